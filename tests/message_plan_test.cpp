@@ -11,6 +11,7 @@
 #include "support/worst_transport.hpp"
 
 #include <colls/detail/execute/message_policy.hpp>
+#include <colls/detail/plan/message_lowering.hpp>
 #include <colls/detail/plan/plan_cache.hpp>
 
 #include <cstdio>

@@ -10,6 +10,7 @@
 #include <colls/detail/choose/explanation.hpp>
 #include <colls/detail/choose/two_level_candidates.hpp>
 #include <colls/detail/plan/make_execution_plan.hpp>
+#include <colls/detail/plan/message_lowering.hpp>
 #include <colls/detail/prove/symmetric_execution.hpp>
 #include <colls/transports/threads.hpp>
 
@@ -82,7 +83,6 @@ std::string difference_to_count(const any_schedule& s, int n, long& asked) {
     for (int rank = 0; rank < n; ++rank) {
         const colls::detail::step_table steps(s, n, rank, 1);
         const colls::detail::unit_map units(steps);
-        colls::detail::value_origins origins(steps, units);
         for (int k = 0; k < rounds; ++k)
             for (int p = 0; p < ports; ++p) {
                 const colls::receive_part to = s.at(rank, n, k, p).recv;
@@ -91,7 +91,9 @@ std::string difference_to_count(const any_schedule& s, int n, long& asked) {
                 for (int i = 0; i < to.blocks.size(); ++i, ++asked) {
                     if (units.is_empty(from.blocks[i])) continue;
                     const bool is_all = at[static_cast<std::size_t>(k) + 1].of(rank, to.blocks[i]) == n;
-                    if ((origins.folded(k, p, i) == n) != is_all)
+                    const bool found =
+                        colls::detail::has_all_contributions(steps, units, rank, to.blocks[i], k, rounds - 1);
+                    if (found != is_all)
                         return "rank " + std::to_string(rank) + ", round " + std::to_string(k) + ", port " +
                                std::to_string(p) + ", block " + std::to_string(to.blocks[i]);
                 }

@@ -16,6 +16,7 @@
 
 #include <colls/detail/execute/executor.hpp>
 #include <colls/detail/execute/message_policy.hpp>
+#include <colls/detail/plan/message_lowering.hpp>
 #include <colls/detail/support/copy.hpp>
 #include <colls/detail/transport/vocabulary.hpp>
 #include <colls/schedules/tree.hpp>

@@ -16,9 +16,6 @@
 #pragma once
 
 #include <colls/detail/plan/execution_plan.hpp>
-#include <colls/detail/plan/per_rank.hpp>
-#include <colls/detail/plan/rank_program.hpp>
-#include <colls/detail/plan/step_table.hpp>
 #include <colls/detail/plan/unit_map.hpp>
 #include <colls/detail/support/merge_sort.hpp>
 
@@ -26,11 +23,16 @@
 
 namespace colls::inline v1::detail {
 
-/// What both kinds of transport share: histories, vector clocks, and the needs of one rank at a time, the actor.
+/// Histories of locations, vector clocks, and the needs of one rank at a time, the actor.
 class dependencies {
 public:
+    /// `wait`: opcode::wait where ranks share memory, opcode::left where messages pass.
+    dependencies(const step_table& steps, const unit_map& units, opcode wait);
+
     /// Can `writer` overwrite the location without a further wait?
     bool is_free(int writer, const location& l) const;
+    /// The waits so far, each of which has told its rank something.
+    long waits() const { return waits_; }
     /// The actor needs `value` of another rank.
     void need(int actor, int rank, int value) {
         if (rank == actor || value <= needed_[rank]) return;
@@ -40,7 +42,31 @@ public:
     /// Emits the waits that meet the actor's needs. All needs since the last flush must be the same actor's.
     void flush(int actor, list<instruction>& into, int round);
 
-protected:
+    // Where ranks share memory:
+
+    /// The actor's copy or fold, done when it publishes `done`: it reads its operands, then writes its target.
+    void access(int actor, const instruction& i, const list<location>& operands, int done);
+    /// The rank publishes `value`: its accesses so far are done.
+    void publish(int rank, int value);
+    /// Waits after the last chunk: a rank leaves when its own results are there and no peer will touch its memory.
+    void flush_exit(int actor, list<instruction>& into, int round);
+    /// Waits before a chunk whose scratch slots an earlier chunk used: the readers of that one must be done.
+    void flush_reuse(int actor, list<instruction>& into, int round);
+    /// Drops the rank's publications of values for which no rank waits.
+    void drop_unneeded_publications(int rank, list<instruction>& body) const;
+
+    // Where messages pass a need names the peer to which a message goes, and the number of the message:
+
+    /// The rank that owns the location sends from there, with its message of that number.
+    void send_from(const location& l, int peer, int number) { add_reader(history_of(l), peer, number); }
+    /// The rank that owns the location writes there: messages that are sent from there must have left.
+    void overwrite(const location& l) {
+        history& h = history_of(l);
+        need_readers(l.rank, h);
+        h.readers = none;
+    }
+
+private:
     struct history {
         int writer = none, written = 0;  // the last writer, and the value with which its write is done
         int readers = none;              // since then: a chain through readers_
@@ -48,9 +74,13 @@ protected:
     struct reading {
         int rank, done, next;
     };
+    static constexpr std::size_t most_snapshot_bytes = std::size_t{256} << 20;
 
-    dependencies(const step_table& steps, const unit_map& units, opcode wait);
-
+    std::size_t index_of(const location& l) const {
+        return static_cast<std::size_t>(l.index) + (l.where == place::scratch     ? 2 * indices_
+                                                       : l.where == place::output ? output_at_
+                                                                                  : 0);
+    }
     history& history_of(const location& l) {
         list<history>& h = histories_[l.rank];
         const std::size_t i = index_of(l);
@@ -67,33 +97,32 @@ protected:
     // Rank a knows that x has reached this value less one; 0: a does not know that x has entered.
     int& clock(int a, int x) { return clocks_[long{a - first_} * size_ + x]; }
     bool knows(int a, int x, int value) const { return x == a || clocks_[long{a - first_} * size_ + x] > value; }
+    // What the rank knew when it published the value.
+    std::uint16_t* snapshot(int rank, int value) {
+        return snapshots_.data() + static_cast<std::size_t>(value) * clocks_.size() +
+               static_cast<std::size_t>(rank) * static_cast<std::size_t>(size_);
+    }
+    void wait_for(int actor, int rank, list<instruction>& into, int round);
 
-    const int size_, first_, count_;     // ranks of the group; those that are planned
+    const int size_, first_;             // ranks of the group; the first that is planned
     per_rank<list<history>> histories_;  // of each rank's memory
     list<int> clocks_;
     // All clocks at each progress value: a rank that has seen x reach the value knows what x knew then. Empty where
     // clocks are not inherited: for messages, and where the snapshots would take too much memory.
     list<std::uint16_t> snapshots_;
-
-private:
-    std::size_t index_of(const location& l) const {
-        return static_cast<std::size_t>(l.index) + (l.where == place::scratch     ? 2 * indices_
-                                                       : l.where == place::output ? output_at_
-                                                                                  : 0);
-    }
-
     const opcode wait_;
     const std::size_t indices_;    // of a rank's input, and output, locations
     const std::size_t output_at_;  // index of the first output location
     list<reading> readers_;
     list<int> needed_;            // by rank: the value that the actor needs, or -1
     list<int> pending_, sorted_;  // the ranks of which it needs one
+    list<bool> awaited_;          // by value and rank: some rank waits for it; for memory
+    long waits_ = 0;
 };
 
 inline dependencies::dependencies(const step_table& steps, const unit_map& units, opcode wait)
     : size_(steps.size),
       first_(steps.first),
-      count_(steps.count),
       histories_(steps.count, steps.first),
       wait_(wait),
       indices_(static_cast<std::size_t>(units.indices())),
@@ -101,8 +130,13 @@ inline dependencies::dependencies(const step_table& steps, const unit_map& units
       // for redistribute, which is never in place.
       output_at_(names_contents(steps.what) ? indices_ : 0) {
     const auto n = static_cast<std::size_t>(size_);
-    clocks_.resize(n * static_cast<std::size_t>(count_));
+    clocks_.resize(n * static_cast<std::size_t>(steps.count));
     needed_.resize(n, -1);
+    if (wait != opcode::wait) return;
+    const std::size_t values = 2 * static_cast<std::size_t>(steps.rounds) + 1, all = values * clocks_.size();
+    awaited_.resize(values * n);
+    if (all * sizeof(std::uint16_t) <= most_snapshot_bytes) snapshots_.resize(all);
+    for (int r = 0; r < size_; ++r) publish(r, 0);
 }
 
 inline bool dependencies::is_free(int writer, const location& l) const {
@@ -118,54 +152,43 @@ inline bool dependencies::is_free(int writer, const location& l) const {
 
 // The latest value comes first: what its rank knew then may make other waits needless.
 inline void dependencies::flush(int actor, list<instruction>& into, int round) {
-    // Messages: there may be one for each rank, and no wait implies another.
-    const bool sorted = wait_ == opcode::left;
-    if (sorted) merge_sort(pending_, sorted_, [this](int a, int b) { return needed_[a] < needed_[b]; });
+    // Messages have a number each, and no wait implies another.
+    if (wait_ == opcode::left) {
+        merge_sort(pending_, sorted_, [this](int a, int b) { return needed_[a] > needed_[b]; });
+        for (const int x : pending_) wait_for(actor, x, into, round);
+        pending_.clear();
+    }
     while (!pending_.empty()) {
-        std::size_t latest = sorted ? pending_.size() - 1 : 0;
-        for (std::size_t i = latest + 1; i < pending_.size(); ++i)
-            if (needed_[pending_[i]] > needed_[pending_[latest]]) latest = i;
-        const int x = pending_[latest], value = needed_[x];
-        pending_.drop(latest);
-        needed_[x] = -1;
-        if (knows(actor, x, value)) continue;
-        into.push_back({.op = wait_, .peer = x, .value = value, .round = round});
-        clock(actor, x) = value + 1;
-        if (snapshots_.empty()) continue;
-        const std::uint16_t* const known = snapshots_.data() + static_cast<std::size_t>(value) * clocks_.size() +
-                                           static_cast<std::size_t>(x) * static_cast<std::size_t>(size_);
-        for (int y = 0; y < size_; ++y)
-            if (known[y] > clock(actor, y)) clock(actor, y) = known[y];
+        int latest = 0;
+        for (const int x : pending_)
+            if (needed_[x] > latest) latest = needed_[x];
+        for (std::size_t i = 0; i < pending_.size();) {
+            const int x = pending_[i];
+            if (needed_[x] != latest) {
+                ++i;
+                continue;
+            }
+            pending_.drop(i);
+            wait_for(actor, x, into, round);
+        }
     }
 }
 
-/// Where ranks load from and store to their peers' memory.
-class memory_dependencies : public dependencies {
-public:
-    memory_dependencies(const step_table& steps, const unit_map& units);
-
-    /// The actor's copy or fold, done when it publishes `done`: it reads its operands, then writes its target.
-    void access(int actor, const instruction& i, const list<location>& operands, int done);
-    /// All ranks publish `value` after their accesses so far.
-    void publish_all(int value);
-
-    /// Waits after the last chunk: a rank leaves when its own results are there and no peer will touch its memory.
-    void flush_exit(int actor, list<instruction>& into, int round);
-    /// Waits before a chunk whose scratch slots an earlier chunk used: the readers of that one must be done.
-    void flush_reuse(int actor, list<instruction>& into, int round);
-
-private:
-    static constexpr std::size_t most_snapshot_bytes = std::size_t{256} << 20;
-};
-
-inline memory_dependencies::memory_dependencies(const step_table& steps, const unit_map& units)
-    : dependencies(steps, units, opcode::wait) {
-    const std::size_t all = (2 * static_cast<std::size_t>(steps.rounds) + 1) * clocks_.size();
-    if (all * sizeof(std::uint16_t) <= most_snapshot_bytes) snapshots_.resize(all);
-    publish_all(0);
+inline void dependencies::wait_for(int actor, int rank, list<instruction>& into, int round) {
+    const int value = needed_[rank];
+    needed_[rank] = -1;
+    if (knows(actor, rank, value)) return;
+    into.push_back({.op = wait_, .peer = rank, .value = value, .round = round});
+    ++waits_;
+    clock(actor, rank) = value + 1;
+    if (wait_ == opcode::wait) awaited_[long{value} * size_ + rank] = true;
+    if (snapshots_.empty() || value == 0) return;  // a rank that enters knows of none
+    const std::uint16_t* const known = snapshot(rank, value);
+    int* const mine = &clock(actor, 0);
+    for (int y = 0; y < size_; ++y) mine[y] = known[y] > mine[y] ? known[y] : mine[y];
 }
 
-inline void memory_dependencies::access(int actor, const instruction& i, const list<location>& operands, int done) {
+inline void dependencies::access(int actor, const instruction& i, const list<location>& operands, int done) {
     const auto touch = [&](const location& l) -> history& {
         history& h = history_of(l);
         if (h.writer != none) need(actor, h.writer, h.written);
@@ -178,14 +201,15 @@ inline void memory_dependencies::access(int actor, const instruction& i, const l
     to = {actor, done, none};
 }
 
-inline void memory_dependencies::publish_all(int value) {
-    for (int r = 0; r < size_; ++r) clock(r, r) = value + 1;
-    if (snapshots_.empty()) return;
-    std::uint16_t* const now = snapshots_.data() + static_cast<std::size_t>(value) * clocks_.size();
-    for (std::size_t i = 0; i < clocks_.size(); ++i) now[i] = static_cast<std::uint16_t>(clocks_[i]);
+inline void dependencies::publish(int rank, int value) {
+    clock(rank, rank) = value + 1;
+    if (snapshots_.empty() || value == 0) return;
+    const int* const mine = &clock(rank, 0);
+    std::uint16_t* const now = snapshot(rank, value);
+    for (int x = 0; x < size_; ++x) now[x] = static_cast<std::uint16_t>(mine[x]);
 }
 
-inline void memory_dependencies::flush_exit(int actor, list<instruction>& into, int round) {
+inline void dependencies::flush_exit(int actor, list<instruction>& into, int round) {
     for (const history& h : histories_[actor]) {
         if (h.writer != none) need(actor, h.writer, h.written);
         need_readers(actor, h);
@@ -193,7 +217,7 @@ inline void memory_dependencies::flush_exit(int actor, list<instruction>& into, 
     flush(actor, into, round);
 }
 
-inline void memory_dependencies::flush_reuse(int actor, list<instruction>& into, int round) {
+inline void dependencies::flush_reuse(int actor, list<instruction>& into, int round) {
     list<int> known;
     for (int x = 0; x < size_; ++x) known.push_back(clock(actor, x));
     for (const history& h : histories_[actor]) need_readers(actor, h);
@@ -207,42 +231,11 @@ inline void memory_dependencies::flush_reuse(int actor, list<instruction>& into,
     for (int x = 0; x < size_; ++x) clock(actor, x) = known[x];
 }
 
-/// Where messages pass. A need names the peer to which a message goes, and the number of the message.
-class message_dependencies : public dependencies {
-public:
-    message_dependencies(const step_table& steps, const unit_map& units) : dependencies(steps, units, opcode::left) {}
-
-    /// The rank that owns the location sends from there, with its message of that number.
-    void send_from(const location& l, int peer, int number) { add_reader(history_of(l), peer, number); }
-    /// The rank that owns the location writes there: messages that are sent from there must have left.
-    void overwrite(const location& l) {
-        history& h = history_of(l);
-        need_readers(l.rank, h);
-        h.readers = none;
-    }
-};
-
-/// Drops the publications of values for which no rank waits.
-inline void drop_unneeded_publications(const execution_plan& plan, per_rank<rank_program>& programs) {
-    const std::size_t values = static_cast<std::size_t>(plan.values()) + 1;
-    list<bool> awaited;
-    awaited.resize(values * static_cast<std::size_t>(plan.size));
-    const auto value_at = [&](int rank, int value) {
-        return static_cast<std::size_t>(rank) * values + static_cast<std::size_t>(value);
-    };
-    for (int r = 0; r < plan.size; ++r) {
-        const rank_program& program = programs[r];
-        for (const list<instruction>* part : {&program.reuse_waits, &program.body, &program.exit})
-            for (const instruction& i : *part)
-                if (i.op == opcode::wait) awaited[value_at(i.peer, i.value)] = true;
-    }
-    for (int r = 0; r < plan.size; ++r) {
-        list<instruction>& body = programs[r].body;
-        std::size_t kept = 0;
-        for (const instruction& i : body)
-            if (i.op != opcode::publish || awaited[value_at(r, i.value)]) body[kept++] = i;
-        body.resize(kept);
-    }
+inline void dependencies::drop_unneeded_publications(int rank, list<instruction>& body) const {
+    std::size_t kept = 0;
+    for (const instruction& i : body)
+        if (i.op != opcode::publish || awaited_[long{i.value} * size_ + rank]) body[kept++] = i;
+    body.resize(kept);
 }
 
 }  // namespace colls::inline v1::detail

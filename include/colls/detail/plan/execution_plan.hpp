@@ -5,11 +5,11 @@
 #pragma once
 
 #include <colls/any_schedule.hpp>
-#include <colls/detail/plan/per_rank.hpp>
 #include <colls/detail/plan/rank_program.hpp>
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 namespace colls::inline v1::detail {
@@ -29,15 +29,27 @@ enum class copying : std::uint8_t { pushed, pulled };
 
 /// Which of them a plan has where nothing is known of the machine: the receivers of a broadcast or scatter pull their
 /// blocks in parallel, while a pushing root would do all copies in turn.
-constexpr copying usual_copying(collective c) {
-    return c == collective::broadcast || c == collective::scatter ? copying::pulled : copying::pushed;
-}
+constexpr copying usual_copying(collective c) { return comes_from_root(c) ? copying::pulled : copying::pushed; }
 
 /// Within reach::scratch and reach::processes reductions and copies are pulled, whatever the plan's `copies`. The
 /// exceptions are pushed by single copies, so that ranks copy in parallel that would wait for one another: the blocks
 /// of a gather, whose root would pull all of them; and one block in n of a broadcast in a single round, whose root
 /// would be idle.
 constexpr bool pulls_all(reach within) { return within == reach::scratch || within == reach::processes; }
+
+/// An array with one element for each of the `count` ranks from `first` on, for elements that cannot be copied (list).
+template <class T>
+class per_rank {
+public:
+    explicit per_rank(int count, int first = 0) : all_(new T[static_cast<std::size_t>(count)]()), first_(first) {}
+
+    T& operator[](int rank) { return all_[static_cast<std::size_t>(rank - first_)]; }
+    const T& operator[](int rank) const { return all_[static_cast<std::size_t>(rank - first_)]; }
+
+private:
+    std::unique_ptr<T[]> all_;
+    int first_;
+};
 
 /// Made once per (schedule, size, reach, copying), and kept until the process ends (plan_cache.hpp). Where ranks reach
 /// memory it has the programs of all ranks. Where messages pass, a rank needs its own program alone, so each is made

@@ -10,29 +10,14 @@
 // owner. Within reach::processes it is staged only where the round overwrites it.
 #pragma once
 
-#include <colls/detail/plan/dependencies.hpp>
-#include <colls/detail/plan/execution_plan.hpp>
-#include <colls/detail/plan/local_work.hpp>
-#include <colls/detail/plan/scratch_slots.hpp>
-#include <colls/detail/plan/slot_states.hpp>
-#include <colls/detail/plan/step_table.hpp>
-#include <colls/detail/plan/unit_map.hpp>
-
-#include <utility>
+#include <colls/detail/plan/lowering.hpp>
 
 namespace colls::inline v1::detail {
 
-class memory_lowering {
+class memory_lowering final : lowering {
 public:
     memory_lowering(const step_table& steps, const unit_map& units, execution_plan& plan)
-        : steps_(steps),
-          units_(units),
-          plan_(plan),
-          programs_(steps.size),
-          accesses_(steps, units),
-          scratch_(steps, programs_, accesses_),
-          slots_(steps, units, scratch_),
-          work_(steps, units, slots_, scratch_, programs_, plan.within) {}
+        : lowering(steps, units, plan.within), plan_(plan) {}
 
     /// Makes all programs of the plan.
     void lower();
@@ -41,106 +26,89 @@ private:
     static int stored(int round) { return 2 * round + 1; }
     static int folded(int round) { return 2 * round + 2; }
 
-    void send_phase(int round);
-    void fold_phase(int round);
+    void send(int rank, int round, int port) override;
+    void receive(int, int, int) override {}
+    void end_transfers(int rank, int round) override;
+    void end_folds(int rank, int round) override;
+    int combined(int, int, int, int sum) const override { return sum; }
+
     void send_block(int sender, int slot, int receiver, int to, action act, int round);
     bool pushes(int sender, int slot, int receiver) const;
     bool is_overwritten(const slot_state& source, int round) const;
     location stage(int rank, int slot, int round);
-    void add_copy(int rank, const location& from, const location& to, int unit, int round);
     void record(int rank, int done) {
         for (const instruction& i : phase_) accesses_.access(rank, i, programs_[rank].operands, done);
     }
-    void append_phase(int rank, int round);
-    void copy_first(int rank);
-    void copy_with_staging(int rank);
     void publish(int rank, int value, int round) {
         programs_[rank].body.push_back({.op = opcode::publish, .value = value, .round = round});
+        accesses_.publish(rank, value);
     }
+    void copy_early(int rank);
     static void mark_pushes(rank_program& program);
 
-    const step_table& steps_;
-    const unit_map& units_;
     execution_plan& plan_;
-    per_rank<rank_program> programs_;
-    memory_dependencies accesses_;
-    scratch_slots scratch_;
-    slot_states slots_;
-    local_work work_;
-    list<instruction> phase_;  // copies and folds of one rank in one phase
 };
 
 inline void memory_lowering::lower() {
-    for (int k = 0; k < steps_.rounds; ++k) {
-        slots_.begin_round(k);
-        send_phase(k);
-        fold_phase(k);
-        slots_.end_round(k);
-    }
-    for (int r = 0; r < steps_.size; ++r) {
-        phase_.clear();
-        work_.keep_inputs(r, phase_);
-        if (plan_.within == reach::buffers && plan_.copies == copying::pulled) copy_first(r);
-        if (plan_.within == reach::scratch) copy_with_staging(r);
-        record(r, plan_.values());
-        append_phase(r, steps_.rounds);
-    }
+    lower_rounds();
     for (int r = 0; r < steps_.size; ++r) {
         rank_program& program = programs_[r];
-        if (plan_.within == reach::scratch) accesses_.flush_reuse(r, program.reuse_waits, steps_.rounds);
+        if (within_ == reach::scratch) accesses_.flush_reuse(r, program.reuse_waits, steps_.rounds);
         accesses_.flush_exit(r, program.exit, steps_.rounds);
     }
-    drop_unneeded_publications(plan_, programs_);
     for (int r = 0; r < steps_.size; ++r) {
+        accesses_.drop_unneeded_publications(r, programs_[r].body);
         mark_pushes(programs_[r]);
         plan_.add_program(r, std::move(programs_[r]));
     }
 }
 
-inline void memory_lowering::send_phase(int round) {
-    for (int r = 0; r < steps_.size; ++r) {
-        phase_.clear();
-        for (int p = 0; p < steps_.ports; ++p) {
-            const step& own = steps_.at(r, round, p);
-            const int peer = own.send.peer;
-            if (peer == r) work_.add_own(r, own, [](int) { return 0; });
-            if (peer == r || peer == none) continue;
-            const receive_part& into = steps_.at(peer, round, p).recv;
-            for (int i = 0; i < own.send.blocks.size(); ++i)
-                send_block(r, own.send.blocks[i], peer, into.blocks[i], into.action, round);
-        }
-        record(r, stored(round));
-        append_phase(r, round);
-        publish(r, stored(round), round);
-    }
-    accesses_.publish_all(stored(round));
+inline void memory_lowering::send(int rank, int round, int port) {
+    const send_part& from = steps_.at(rank, round, port).send;
+    const receive_part& into = steps_.at(from.peer, round, port).recv;
+    for (int i = 0; i < from.blocks.size(); ++i)
+        send_block(rank, from.blocks[i], from.peer, into.blocks[i], into.action, round);
+}
+
+inline void memory_lowering::end_transfers(int rank, int round) {
+    record(rank, stored(round));
+    append_phase(rank, round);
+    publish(rank, stored(round), round);
+}
+
+inline void memory_lowering::end_folds(int rank, int round) {
+    const bool over = round == steps_.rounds;
+    if (over && (within_ == reach::scratch || (within_ == reach::buffers && plan_.copies == copying::pulled)))
+        copy_early(rank);
+    record(rank, over ? plan_.values() : folded(round));
+    // A barrier has no data whose accesses would make ranks wait.
+    for (int p = 0; !over && steps_.what == collective::barrier && p < steps_.ports; ++p)
+        if (const int peer = steps_.at(rank, round, p).recv.peer; peer != none)
+            accesses_.need(rank, peer, stored(round));
+    append_phase(rank, round);
+    if (!over) publish(rank, folded(round), round);
 }
 
 inline void memory_lowering::send_block(int sender, int slot, int receiver, int to, action act, int round) {
     if (units_.is_empty(slot)) return;
     const slot_state& source = slots_.at(sender, slot);
-    const location from = source.data();
+    arrival block{to, sender, source.at, source.contributions, act};
     const bool stays = !is_overwritten(source, round);
-    if (pulls_all(plan_.within) && !pushes(sender, slot, receiver)) {
-        const bool is_reached = from.where == place::scratch || (plan_.within == reach::processes && stays);
-        const location reached = is_reached ? from : stage(sender, slot, round);
-        return work_.add(receiver, {to, sender, reached, source.contributions, act});
+    if (pulls_all(within_) && !pushes(sender, slot, receiver)) {
+        if (source.at.where != place::scratch && (within_ != reach::processes || !stays))
+            block.source = stage(sender, slot, round);
+        add_arrival(receiver, block);
+    } else if (!pulls_all(within_) && stays && (act == action::reduce || plan_.copies == copying::pulled)) {
+        add_arrival(receiver, block);
+    } else {
+        const location from = source.at;
+        add_copy(sender, from, land(sender, receiver, block, round), units_.length_unit(sender, slot, from), round);
     }
-    if (!pulls_all(plan_.within) && stays && (act == action::reduce || plan_.copies == copying::pulled))
-        return work_.add(receiver, {to, sender, from, source.contributions, act});
-    location goal = slots_.target(receiver, to, round);
-    const bool lands = act == action::copy && slots_.can_land(receiver, to, goal, round);
-    if (!lands || goal.where == place::scratch) goal = scratch_.take(sender, receiver);
-    add_copy(sender, from, goal, units_.length_unit(sender, slot, from), round);
-    if (lands)
-        slots_.move(receiver, to, goal, source.contributions);
-    else
-        work_.add(receiver, {to, sender, goal, source.contributions, act});
 }
 
 // See pulls_all().
 inline bool memory_lowering::pushes(int sender, int slot, int receiver) const {
-    if (plan_.within != reach::processes) return false;
+    if (within_ != reach::processes) return false;
     if (steps_.what == collective::gather) return true;
     return steps_.what == collective::broadcast && steps_.rounds == 1 && steps_.blocks == steps_.size &&
            sender == steps_.root && slot == receiver;
@@ -154,94 +122,47 @@ inline bool memory_lowering::is_overwritten(const slot_state& source, int round)
 // The scratch slot from which peers read the slot's data: they are copied there for the first of them.
 inline location memory_lowering::stage(int rank, int slot, int round) {
     slot_state& own = slots_.at(rank, slot);
-    const location from = own.data();
+    const location from = own.at;
     const bool is_staged = own.staged != none;
-    if (!is_staged) own.staged = scratch_.take(rank, rank).index;
+    if (!is_staged) own.staged = slots_.take(rank, rank).index;
     const location copy{rank, own.staged, place::scratch};
     if (!is_staged) add_copy(rank, from, copy, units_.length_unit(rank, slot, from), round);
     return copy;
 }
 
-inline void memory_lowering::add_copy(int rank, const location& from, const location& to, int unit, int round) {
-    list<location>& operands = programs_[rank].operands;
-    phase_.push_back({.op = opcode::copy,
-        .peer = to.rank,
-        .unit = unit,
-        .round = round,
-        .first = static_cast<int>(operands.size()),
-        .count = 1,
-        .to = to});
-    operands.push_back(from);
-}
-
-inline void memory_lowering::fold_phase(int round) {
-    for (int r = 0; r < steps_.size; ++r) {
-        phase_.clear();
-        work_.fold_arrivals(r, round, phase_);
-        record(r, folded(round));
-        // A barrier has no data whose accesses would make ranks wait.
-        if (steps_.what == collective::barrier)
-            for (int p = 0; p < steps_.ports; ++p)
-                if (const int peer = steps_.at(r, round, p).recv.peer; peer != none)
-                    accesses_.need(r, peer, stored(round));
-        append_phase(r, round);
-        publish(r, folded(round), round);
-    }
-    accesses_.publish_all(folded(round));
-}
-
-/// Moves copies of what has stayed in the rank's input to the begin of its program: there it has time, while the others
-/// enter. They need no waits: peers read the input alone, and in place there is nothing to copy.
-inline void memory_lowering::copy_first(int rank) {
-    rank_program& program = programs_[rank];
-    list<instruction> first, rest;
-    for (const instruction& i : phase_)
-        (i.op == opcode::copy && program.operands[i.first].where == place::input ? first : rest).push_back(i);
-    first.append(program.body);
-    program.body = std::move(first);
-    phase_ = std::move(rest);
-}
-
-/// Moves copies of what has stayed in the rank's input behind those that stage the same, so that both are one pass; or,
-/// where it is not staged, to the first wait.
-inline void memory_lowering::copy_with_staging(int rank) {
+// Moves copies of what has stayed in the rank's input to where they cost least; they need no waits. Where peers pull
+// from the input, in place there is nothing to copy: to the begin of the program, where there is time while the others
+// enter. Where it is staged: behind what stages the same, so that both are one pass; or else to the first wait.
+inline void memory_lowering::copy_early(int rank) {
     rank_program& program = programs_[rank];
     const auto source = [&](const instruction& i) { return program.operands[i.first]; };
-    list<instruction> body, rest;
-    list<bool> moved;
-    moved.resize(phase_.size());
-    const auto move = [&](bool all, const location& staged) {
-        for (std::size_t k = 0; k < phase_.size(); ++k) {
-            if (moved[k] || phase_[k].op != opcode::copy || source(phase_[k]).where != place::input) continue;
-            if (!all && source(phase_[k]).index != staged.index) continue;
-            body.push_back(phase_[k]);
-            moved[k] = true;
-            if (!all) break;
+    list<instruction> body;
+    const auto move = [&](int index) {
+        std::size_t kept = 0;
+        for (const instruction& i : phase_) {
+            const location from = source(i);
+            const bool moves = i.op == opcode::copy && from.where == place::input;
+            if (moves && (index == none || from.index == index))
+                body.push_back(i);
+            else
+                phase_[kept++] = i;
         }
+        phase_.resize(kept);
     };
-    bool waited = false;
+    bool moved = within_ == reach::buffers;
+    if (moved) move(none);
     for (const instruction& i : program.body) {
-        if (i.op == opcode::wait && !waited) {
-            move(true, {});
-            waited = true;
+        if (i.op == opcode::wait && !moved) {
+            move(none);
+            moved = true;
         }
         body.push_back(i);
-        if (i.op == opcode::copy && i.to.where == place::scratch && source(i).where == place::input) {
-            const std::size_t at = body.size() - 1;
-            move(false, source(i));
-            body[at].pushes = static_cast<int>(body.size() - 1 - at);
-        }
+        if (moved || i.op != opcode::copy || i.to.where != place::scratch || source(i).where != place::input) continue;
+        const std::size_t after = body.size();
+        move(source(i).index);
+        body[after - 1].pushes = static_cast<int>(body.size() - after);
     }
-    for (std::size_t k = 0; k < phase_.size(); ++k)
-        if (!moved[k]) rest.push_back(phase_[k]);
     program.body = std::move(body);
-    phase_ = std::move(rest);
-}
-
-inline void memory_lowering::append_phase(int rank, int round) {
-    list<instruction>& body = programs_[rank].body;
-    accesses_.flush(rank, body, round);
-    body.append(phase_);
 }
 
 // A fold and the copies of its result that follow it can be done piece by piece, while a piece is in the nearest cache.

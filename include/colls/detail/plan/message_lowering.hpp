@@ -7,96 +7,148 @@
 // folded or copied from there when all messages of the round have arrived.
 #pragma once
 
-#include <colls/detail/plan/dependencies.hpp>
-#include <colls/detail/plan/execution_plan.hpp>
-#include <colls/detail/plan/local_work.hpp>
-#include <colls/detail/plan/per_rank.hpp>
-#include <colls/detail/plan/scratch_slots.hpp>
-#include <colls/detail/plan/slot_states.hpp>
-#include <colls/detail/plan/step_table.hpp>
-#include <colls/detail/plan/unit_map.hpp>
-#include <colls/detail/plan/value_origins.hpp>
+#include <colls/detail/plan/lowering.hpp>
+#include <colls/detail/prove/reader.hpp>
 
 #include <utility>
 
 namespace colls::inline v1::detail {
 
+/// The place of block x in the set, or none.
+inline int index_in(const block_set& set, int x) {
+    if (set.grain == 1 && set.reps == 1 && set.run == 1 && set.period == 1) {
+        const int i = set.modulus > 0 ? mod(x - set.base - set.first, set.modulus) : x - set.base - set.first;
+        return i >= 0 && i < set.count && set[i] == x ? i : none;
+    }
+    for (int i = 0; i < set.size(); ++i)
+        if (set[i] == x) return i;
+    return none;
+}
+
+/// Whether what a slot of a rank holds after a round, in which it has been folded, has the contributions of all ranks.
+///
+/// To count contributions, all slots of all ranks would have to be followed. The laws that the proof checks
+/// (verify.hpp) make that unnecessary: a result that stays in an output slot is complete (law complete); one that is
+/// folded further, here or by a rank that it is sent to, is not, since that fold adds a contribution that it lacks (law
+/// exactly_once). So only the ranks are read that receive it. `last`: no later round uses the slot.
+inline bool has_all_contributions(
+    const step_table& steps, const unit_map& units, int rank, int slot, int round, int last) {
+    for (;;) {
+        struct {
+            int rank = none, slot = none, round = none;
+        } copy;  // a rank that has received it, its slot, and when
+        bool stays = true;
+        for (int k = round + 1; k <= last && stays; ++k)
+            for (int p = 0; p < steps.ports; ++p) {
+                const auto [send, receive] = steps.of(rank, k, p);
+                const int sent = send.peer == none ? none : index_in(send.blocks, slot);
+                if (sent != none) {
+                    const receive_part there = steps.of(send.peer, k, p).recv;
+                    if (there.action == action::reduce) return false;
+                    copy = {send.peer, there.blocks[sent], k};
+                }
+                if (receive.peer == none || index_in(receive.blocks, slot) == none) continue;
+                if (receive.action == action::reduce) return false;
+                stays = false;
+            }
+        // Of a scan only the last rank's result has all.
+        if (stays && units.output_unit(rank, slot) != none)
+            return !is_scan(steps.what) || (steps.what == collective::inclusive_scan && rank == steps.size - 1);
+        if (copy.rank == none) return false;
+        rank = copy.rank, slot = copy.slot, round = copy.round;
+        last = steps.rounds - 1;
+    }
+}
+
 /// Makes the program of one rank, the one whose steps the table has. Of other ranks it reads the steps of those that
-/// the rank talks to, and what value_origins needs: so a program takes time and memory by what the rank itself does.
-class message_lowering {
+/// the rank talks to or that receive its results: so a program takes time and memory by what the rank itself does.
+class message_lowering final : lowering {
 public:
     message_lowering(const step_table& steps, const unit_map& units)
-        : steps_(steps),
-          units_(units),
-          rank_(steps.first),
-          programs_(1, rank_),
-          program_(programs_[rank_]),
-          origins_(steps, units),
-          sources_(steps, units),
-          scratch_(steps, programs_, sources_),
-          slots_(steps, units, scratch_),
-          work_(steps, units, slots_, scratch_, programs_, reach::nothing) {}
+        : lowering(steps, units, reach::nothing), rank_(steps.first), program_(programs_[rank_]) {
+        messages_.resize(static_cast<std::size_t>(steps.size));
+        for (int k = 0; k < steps.rounds; ++k)
+            for (int p = 0; p < steps.ports; ++p)
+                if (const int to = steps.at(rank_, k, p).send.peer; to != none) ++messages_[to];
+    }
 
     rank_program lower();
 
 private:
-    void post_phase(int round);
-    void post_send(const send_part& part, int port, int round);
-    void post_receive(const receive_part& part, int port, int round);
-    void append_phase(int round);
-    void add_operand(const location& l, int unit) {
+    void send(int rank, int round, int port) override;
+    void receive(int rank, int round, int port) override;
+    void end_transfers(int rank, int round) override;
+    void end_folds(int rank, int round) override {
+        for (const instruction& i : phase_) accesses_.overwrite(i.to);
+        append_phase(rank, round);
+    }
+    int combined(int rank, int slot, int round, int) const override {
+        const int last = slots_.at(rank, slot).last_use;
+        return has_all_contributions(steps_, units_, rank, slot, round, last) ? steps_.size : 1;
+    }
+
+    instruction begin(opcode op, int peer, int number, int port, int round) const {
+        const int first = static_cast<int>(program_.operands.size());
+        return {.op = op, .peer = peer, .value = number, .unit = port, .round = round, .first = first};
+    }
+    void add_operand(instruction& message, int slot, const location& l) {
         program_.operands.push_back(l);
         program_.units.resize(program_.operands.size());
-        program_.units.back() = unit;
+        program_.units.back() = units_.length_unit(rank_, slot, l);
+        ++message.count;
     }
     void post_ahead();
     void number_channels();
 
-    const step_table& steps_;
-    const unit_map& units_;
     const int rank_;
-    per_rank<rank_program> programs_;
     rank_program& program_;
-    value_origins origins_;
-    message_dependencies sources_;
-    scratch_slots scratch_;
-    slot_states slots_;
-    local_work work_;
+    list<int> messages_;                  // by receiver
     list<instruction> sends_, receives_;  // of the round; receives behind the waits that they need
-    list<instruction> phase_;             // copies and folds
+    list<instruction> ahead_;             // sends that do not wait for their round
 };
 
 inline rank_program message_lowering::lower() {
-    for (int k = 0; k < steps_.rounds; ++k) {
-        slots_.begin_round(k);
-        post_phase(k);
-        phase_.clear();
-        work_.fold_arrivals(rank_, k, phase_);
-        append_phase(k);
-        slots_.end_round(k);
-    }
-    phase_.clear();
-    work_.keep_inputs(rank_, phase_);
-    append_phase(steps_.rounds);
+    lower_rounds();
     if (steps_.rounds > 0) post_ahead();
     number_channels();
     return std::move(program_);
 }
 
-inline void message_lowering::post_phase(int round) {
-    sends_.clear();
-    receives_.clear();
-    for (int p = 0; p < steps_.ports; ++p) {
-        const step& own = steps_.at(rank_, round, p);
-        const bool receives_first = own.recv.peer < rank_;
-        if (receives_first && own.recv.peer != none) post_receive(own.recv, p, round);
-        if (own.send.peer == rank_)
-            work_.add_own(rank_, own,
-                [&](int i) { return own.recv.action == action::reduce ? origins_.folded(round, p, i) : 0; });
-        else if (own.send.peer != none)
-            post_send(own.send, p, round);
-        if (!receives_first && own.recv.peer != rank_) post_receive(own.recv, p, round);
+// A message of nothing but what its sender holds from the start need not wait for earlier rounds: it is posted with the
+// first round's. Only where it is the only message to that rank: messages between two ranks arrive in the order of
+// their posts, so another would be overtaken.
+inline void message_lowering::send(int rank, int round, int port) {
+    const send_part& part = steps_.at(rank, round, port).send;
+    instruction send = begin(opcode::send, part.peer, program_.sends++, port, round);
+    bool from_input = true;
+    each_block(part, [&](int slot) {
+        if (units_.is_empty(slot)) return;
+        const location& from = slots_.at(rank, slot).at;
+        from_input = from_input && from.where == place::input;
+        accesses_.send_from(from, part.peer, send.value);
+        add_operand(send, slot, from);
+    });
+    const bool ahead = round > 0 && send.count > 0 && from_input && messages_[part.peer] == 1;
+    (ahead ? ahead_ : sends_).push_back(send);
+}
+
+// Adds the receive behind the waits that it needs.
+inline void message_lowering::receive(int rank, int round, int port) {
+    const receive_part& part = steps_.at(rank, round, port).recv;
+    const block_set from = steps_.of(part.peer, round, port).send.blocks;
+    instruction receive = begin(opcode::receive, part.peer, program_.receives++, port, round);
+    for (int i = 0; i < from.size(); ++i) {
+        if (units_.is_empty(from[i])) continue;
+        const int slot = part.blocks[i];
+        const location goal = land(rank, rank, {slot, part.peer, {}, 1, part.action}, round);
+        accesses_.overwrite(goal);
+        add_operand(receive, slot, goal);
     }
+    accesses_.flush(rank, receives_, round);
+    receives_.push_back(receive);
+}
+
+inline void message_lowering::end_transfers(int, int round) {
     list<instruction>& body = program_.body;
     body.append(sends_);
     body.append(receives_);
@@ -104,58 +156,8 @@ inline void message_lowering::post_phase(int round) {
     for (const instruction& i : receives_)
         if (i.op == opcode::receive)
             body.push_back({.op = opcode::arrived, .peer = i.peer, .value = i.value, .round = round});
-}
-
-inline void message_lowering::post_send(const send_part& part, int port, int round) {
-    instruction send{.op = opcode::send,
-        .peer = part.peer,
-        .value = program_.sends++,
-        .unit = port,
-        .round = round,
-        .first = static_cast<int>(program_.operands.size())};
-    for (int i = 0; i < part.blocks.size(); ++i) {
-        const int slot = part.blocks[i];
-        if (units_.is_empty(slot)) continue;
-        const location& from = slots_.at(rank_, slot).at;
-        sources_.send_from(from, part.peer, send.value);
-        add_operand(from, units_.length_unit(rank_, slot, from));
-    }
-    send.count = static_cast<int>(program_.operands.size()) - send.first;
-    sends_.push_back(send);
-}
-
-// Adds the receive behind the waits that it needs.
-inline void message_lowering::post_receive(const receive_part& part, int port, int round) {
-    const block_set from = steps_.schedule.at(part.peer, steps_.size, round, port).send.blocks;
-    instruction receive{.op = opcode::receive,
-        .peer = part.peer,
-        .value = program_.receives++,
-        .unit = port,
-        .round = round,
-        .first = static_cast<int>(program_.operands.size())};
-    for (int i = 0; i < from.size(); ++i) {
-        if (units_.is_empty(from[i])) continue;
-        const int slot = part.blocks[i];
-        location goal = slots_.target(rank_, slot, round);
-        const bool copies = part.action == action::copy;
-        const bool lands = copies && slots_.can_land(rank_, slot, goal, round);
-        if (!lands || goal.where == place::scratch) goal = scratch_.take(rank_, rank_);
-        sources_.overwrite(goal);
-        add_operand(goal, units_.length_unit(rank_, slot, goal));
-        if (lands)
-            slots_.move(rank_, slot, goal, 1);
-        else
-            work_.add(rank_, {slot, part.peer, goal, 1, part.action, copies ? 0 : origins_.folded(round, port, i)});
-    }
-    receive.count = static_cast<int>(program_.operands.size()) - receive.first;
-    sources_.flush(rank_, receives_, round);
-    receives_.push_back(receive);
-}
-
-inline void message_lowering::append_phase(int round) {
-    for (const instruction& i : phase_) sources_.overwrite(i.to);
-    sources_.flush(rank_, program_.body, round);
-    program_.body.append(phase_);
+    sends_.clear();
+    receives_.clear();
 }
 
 inline void message_lowering::number_channels() {
@@ -171,33 +173,42 @@ inline void message_lowering::number_channels() {
     }
 }
 
-// A message of nothing but what its sender holds from the start need not wait for earlier rounds: it is posted with the
-// first round's. Only where it is the only message to that rank: messages between two ranks arrive in the order of
-// their posts, so another would be overtaken.
+// The messages of send() that go ahead follow those of the first round.
 inline void message_lowering::post_ahead() {
-    list<int> messages;  // by receiver
-    messages.resize(static_cast<std::size_t>(steps_.size));
-    for (const instruction& i : program_.body) messages[i.peer] += i.op == opcode::send;
-    const auto goes_ahead = [&](const instruction& i) {
-        if (i.op != opcode::send || i.count == 0 || messages[i.peer] != 1) return false;
-        for (int k = i.first; k < i.first + i.count; ++k)
-            if (program_.operands[k].where != place::input) return false;
-        return true;
-    };
     list<instruction>& body = program_.body;
-    list<int>& segments = program_.segments;
     list<instruction> ordered;
-    int at = segments[0];
-    for (int i = 0; i < static_cast<int>(body.size()); ++i)
-        if (i < at || goes_ahead(body[i])) ordered.push_back(body[i]);
-    segments[0] = static_cast<int>(ordered.size());
-    for (std::size_t k = 1; k <= segments.size(); ++k) {
-        const int end = k < segments.size() ? segments[k] : static_cast<int>(body.size());
-        for (; at < end; ++at)
-            if (!goes_ahead(body[at])) ordered.push_back(body[at]);
-        if (k < segments.size()) segments[k] = static_cast<int>(ordered.size());
-    }
+    for (int i = 0; i < program_.segments[0]; ++i) ordered.push_back(body[i]);
+    ordered.append(ahead_);
+    for (std::size_t i = ordered.size() - ahead_.size(); i < body.size(); ++i) ordered.push_back(body[i]);
+    for (int& end : program_.segments) end += static_cast<int>(ahead_.size());
     body = std::move(ordered);
 }
+
+/// Gathers and scatters: do ranks other than the root send and receive parts of their own block alone? Where it would
+/// take more than 16 million steps to know, the answer is no: then the root tells all ranks how long blocks are.
+inline bool moves_own_blocks_only(const step_table& shape, const unit_map& units) {
+    if (all_steps(shape.schedule, shape.size) > 1 << 24) return false;
+    bool own = true;
+    for (int r = 0; r < shape.size && own; ++r)
+        for (int k = 0; k < shape.rounds && r != shape.root; ++k)
+            for (int p = 0; p < shape.ports; ++p) {
+                const auto [send, receive] = shape.of(r, k, p);
+                if (send.peer == r) continue;
+                const auto look = [&](int slot) {
+                    own = own && (units.is_empty(slot) || units.is_of(r, units.unit_of(slot)));
+                };
+                each_block(send, look);
+                each_block(receive, look);
+            }
+    return own;
+}
+
+// Registers both: whoever includes this can plan for messages.
+inline const bool plans_messages = [] {
+    planner_of_messages = {
+        [](const step_table& steps, const unit_map& units) { return message_lowering(steps, units).lower(); },
+        &moves_own_blocks_only};
+    return true;
+}();
 
 }  // namespace colls::inline v1::detail

@@ -32,26 +32,25 @@ COLLS_INLINE const execution_plan* execution_plan_for(const any_schedule& s, int
 }
 #endif
 
-/// The plan of the same schedule that pulls its copies where this one pushes them, or the reverse.
-inline const execution_plan& copied_otherwise(const execution_plan& plan) {
-    const execution_plan* found = plan.otherwise.load(std::memory_order_acquire);
-    if (found == nullptr) {
-        found = execution_plan_for(
-            plan.schedule, plan.size, plan.within, plan.copies == copying::pulled ? copying::pushed : copying::pulled);
-        plan.otherwise.store(found, std::memory_order_release);
-    }
-    return *found;
-}
-
-/// The plan of the same schedule for buffers that other ranks cannot reach: staged, or by single copies.
-inline const execution_plan& out_of_reach_plan(const execution_plan& direct, bool single_copy) {
-    std::atomic<const execution_plan*>& kept = single_copy ? direct.single_copy : direct.staged;
+/// The plan in `kept`, which at first is found for the schedule of `plan`.
+inline const execution_plan& related_plan(
+    std::atomic<const execution_plan*>& kept, const execution_plan& plan, reach within, copying how) {
     const execution_plan* found = kept.load(std::memory_order_acquire);
     if (found == nullptr) {
-        found = execution_plan_for(direct.schedule, direct.size, single_copy ? reach::processes : reach::scratch);
+        found = execution_plan_for(plan.schedule, plan.size, within, how);
         kept.store(found, std::memory_order_release);
     }
     return *found;
+}
+/// The plan of the same schedule that pulls its copies where this one pushes them, or the reverse.
+inline const execution_plan& copied_otherwise(const execution_plan& plan) {
+    return related_plan(
+        plan.otherwise, plan, plan.within, plan.copies == copying::pulled ? copying::pushed : copying::pulled);
+}
+/// The plan of the same schedule for buffers that other ranks cannot reach: staged, or by single copies.
+inline const execution_plan& out_of_reach_plan(const execution_plan& direct, bool single_copy) {
+    return related_plan(single_copy ? direct.single_copy : direct.staged, direct,
+        single_copy ? reach::processes : reach::scratch, usual_copying(direct.schedule.implements));
 }
 
 }  // namespace colls::inline v1::detail

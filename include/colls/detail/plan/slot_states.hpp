@@ -1,32 +1,29 @@
-// Where the data of all slots lie while a plan is made, round by round, and which contributions they hold.
+// Where the data of all slots lie while a plan is made, round by round, which contributions they hold, and which
+// scratch slots are free.
 // IWYU pragma: private, include <colls/collectives.hpp>
 //
 // Sends of a round read the state at its start, so changes are collected and applied at its end.
 #pragma once
 
-#include <colls/detail/plan/scratch_slots.hpp>
-#include <colls/detail/plan/step_table.hpp>
-#include <colls/detail/plan/unit_map.hpp>
+#include <colls/detail/plan/dependencies.hpp>
 
 namespace colls::inline v1::detail {
 
 /// One slot of one rank, as of the start of the round.
 struct slot_state {
-    location at{};
+    location at{};                       ///< where the data lie
     int contributions = 0;               ///< ranks whose data it holds; 0: undefined
     int last_write = -1, last_use = -1;  ///< rounds
     int received_in = -1, sent_in = -1;  ///< the latest round, up to the present one
     int staged = none;                   ///< scratch slot with a copy for peers to read
-    int arrived = none, newest = none;   ///< the first and the latest of its arrivals in the round (local_work.hpp)
+    int arrived = none, newest = none;   ///< the first and the latest of its arrivals in the round (lowering.hpp)
 
     bool is_defined() const { return contributions > 0; }
-    /// Where the data lie, as an operand.
-    location data() const { return at; }
 };
 
 class slot_states {
 public:
-    slot_states(const step_table& steps, const unit_map& units, scratch_slots& scratch);
+    slot_states(const step_table& steps, const unit_map& units, const dependencies& accesses);
 
     slot_state& at(int rank, int slot) { return states_[index(rank, slot)]; }
     const slot_state& at(int rank, int slot) const { return states_[index(rank, slot)]; }
@@ -46,70 +43,79 @@ public:
     /// Can copied data go to their target at once, while the round's sends may read what the slot holds?
     bool can_land(int rank, int slot, const location& target, int round) const;
 
+    /// A scratch slot of `owner` that `writer` may overwrite without a wait: a free one, or a new one.
+    location take(int writer, int owner);
+    void give_back(int owner, int index) { scratch_[owner].free.push_back(index); }
+    /// How many scratch slots the rank has needed.
+    int scratch(int rank) const { return scratch_[rank].count; }
+
 private:
     struct change {
         int rank, slot;
         location to;
         int contributions;
     };
+    // The scratch slots of a rank. `writer` could not take the first `seen` of those that are free, after so many
+    // waits.
+    struct scratch_slots {
+        list<int> free;
+        int count = 0, writer = none;
+        long waits = 0;
+        std::size_t seen = 0;
+    };
 
     long index(int rank, int slot) const { return long{rank - steps_.first} * steps_.slots + slot; }
     int& first_used_in(int rank, int round) { return first_used_[long{rank - steps_.first} * steps_.rounds + round]; }
     void unstage(int rank, slot_state& s) {
-        if (s.staged != none) scratch_.give_back(rank, s.staged);
+        if (s.staged != none) give_back(rank, s.staged);
         s.staged = none;
+    }
+    template <class F>
+    void each_step(int round, F f) {
+        for (int r = steps_.first; r < steps_.first + steps_.count; ++r)
+            for (int p = 0; p < steps_.ports; ++p) f(r, steps_.at(r, round, p));
     }
 
     const step_table& steps_;
     const unit_map& units_;
-    scratch_slots& scratch_;
+    const dependencies& accesses_;
+    per_rank<scratch_slots> scratch_;
     list<slot_state> states_;
     // The slots of a rank that a round is the last to use, in ascending order: the first, and by slot the next.
     list<int> first_used_, next_used_;
     list<change> changes_;
 };
 
-inline slot_states::slot_states(const step_table& steps, const unit_map& units, scratch_slots& scratch)
-    : steps_(steps), units_(units), scratch_(scratch) {
+inline slot_states::slot_states(const step_table& steps, const unit_map& units, const dependencies& accesses)
+    : steps_(steps), units_(units), accesses_(accesses), scratch_(steps.count, steps.first) {
     const auto ranks = static_cast<std::size_t>(steps.count);
     const int end = steps.first + steps.count;
     states_.resize(ranks * static_cast<std::size_t>(steps.slots));
-    for (int r = steps.first; r < end; ++r)
-        for (int s = 0; s < steps.blocks; ++s)
-            if (const int unit = units.input_unit(r, s); unit != none) {
-                at(r, s).at = {r, unit, place::input};
-                at(r, s).contributions = 1;
-            }
     for (int k = 0; k < steps.rounds; ++k)
-        for (int r = steps.first; r < end; ++r)
-            for (int p = 0; p < steps.ports; ++p) {
-                const auto& [send, receive] = steps.at(r, k, p);
-                for (int i = 0; send.peer != none && i < send.blocks.size(); ++i) at(r, send.blocks[i]).last_use = k;
-                for (int i = 0; receive.peer != none && i < receive.blocks.size(); ++i) {
-                    slot_state& to = at(r, receive.blocks[i]);
-                    to.last_write = to.last_use = k;
-                }
-            }
+        each_step(k, [&](int r, const step& s) {
+            each_block(s.send, [&](int slot) { at(r, slot).last_use = k; });
+            each_block(s.recv, [&](int slot) { at(r, slot).last_write = at(r, slot).last_use = k; });
+        });
     first_used_.resize(ranks * static_cast<std::size_t>(steps.rounds), none);
     next_used_.resize(states_.size(), none);
     for (int r = steps.first; r < end; ++r)
-        for (int s = steps.slots; s-- > 0;)
-            if (const int round = at(r, s).last_use; round >= 0) {
-                next_used_[index(r, s)] = first_used_in(r, round);
-                first_used_in(r, round) = s;
+        for (int s = steps.slots; s-- > 0;) {
+            slot_state& state = at(r, s);
+            if (const int unit = units.input_unit(r, s); unit != none) {
+                state.at = {r, unit, place::input};
+                state.contributions = 1;
             }
+            if (state.last_use < 0) continue;
+            next_used_[index(r, s)] = first_used_in(r, state.last_use);
+            first_used_in(r, state.last_use) = s;
+        }
 }
 
 inline void slot_states::begin_round(int round) {
-    for (int r = steps_.first; r < steps_.first + steps_.count; ++r)
-        for (int p = 0; p < steps_.ports; ++p) {
-            const auto& [send, receive] = steps_.at(r, round, p);
-            for (int i = 0; send.peer != none && i < send.blocks.size(); ++i) at(r, send.blocks[i]).sent_in = round;
-            for (int i = 0; receive.peer != none && i < receive.blocks.size(); ++i) {
-                slot_state& to = at(r, receive.blocks[i]);
-                to.received_in = round;
-            }
-        }
+    each_step(round, [&](int r, const step& s) {
+        each_block(s.send, [&](int slot) { at(r, slot).sent_in = round; });
+        each_block(s.recv, [&](int slot) { at(r, slot).received_in = round; });
+    });
 }
 
 inline void slot_states::end_round(int round) {
@@ -117,7 +123,7 @@ inline void slot_states::end_round(int round) {
         slot_state& s = at(c.rank, c.slot);
         if (s.is_defined() && s.at.where == place::scratch &&
             (c.to.where != place::scratch || c.to.index != s.at.index))
-            scratch_.give_back(c.rank, s.at.index);
+            give_back(c.rank, s.at.index);
         unstage(c.rank, s);
         s.at = c.to;
         s.contributions = c.contributions;
@@ -128,7 +134,7 @@ inline void slot_states::end_round(int round) {
             slot_state& s = at(r, i);
             unstage(r, s);
             if (!s.is_defined() || s.at.where != place::scratch) continue;
-            scratch_.give_back(r, s.at.index);
+            give_back(r, s.at.index);
             s.contributions = 0;
         }
 }
@@ -145,6 +151,21 @@ inline bool slot_states::can_land(int rank, int slot, const location& target, in
     const slot_state& s = at(rank, slot);
     return s.sent_in != round || target.where == place::scratch ||
            (steps_.what == collective::all_to_all && s.at.where != place::output);
+}
+
+inline location slot_states::take(int writer, int owner) {
+    scratch_slots& s = scratch_[owner];
+    // A slot that the writer cannot take stays so until the writer has waited.
+    if (s.writer != writer || s.waits != accesses_.waits()) s.seen = 0;
+    s.writer = writer;
+    s.waits = accesses_.waits();
+    for (; s.seen < s.free.size(); ++s.seen) {
+        const location l{owner, s.free[s.seen], place::scratch};
+        if (!accesses_.is_free(writer, l)) continue;
+        s.free.drop(s.seen);
+        return l;
+    }
+    return {owner, s.count++, place::scratch};
 }
 
 }  // namespace colls::inline v1::detail

@@ -21,6 +21,15 @@ namespace colls::inline v1::detail {
     throw error(code, (what << why).text(), rank, none, round);
 }
 
+/// The steps of all ranks together.
+inline double all_steps(const any_schedule& s, int n) { return static_cast<double>(n) * s.rounds(n) * s.ports(n); }
+
+/// Calls f(block) for all blocks of a send or receive, in their order.
+template <class Part, class F>
+void each_block(const Part& part, F f) {
+    for (int i = 0; part.peer != none && i < part.blocks.size(); ++i) f(part.blocks[i]);
+}
+
 class step_table {
 public:
     /// The steps of all ranks. The schedule must support n ranks, and outlive the table. Throws errc::unsupported where
@@ -39,6 +48,10 @@ public:
 
     const step& at(int rank, int round, int port) const {
         return steps_[(long{rank - first} * rounds + round) * ports + port];
+    }
+    /// The same of any rank: where the table does not have it, the schedule is asked.
+    step of(int rank, int round, int port) const {
+        return rank >= first && rank < first + count ? at(rank, round, port) : schedule.at(rank, size, round, port);
     }
 
 private:

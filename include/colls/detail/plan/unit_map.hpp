@@ -22,14 +22,19 @@ public:
     /// Does the unit belong to a block of this rank's? (Meaningful where blocks have owners.)
     bool is_of(int rank, int unit) const { return unit / parts_ == rank; }
     /// True for a slot that stands for no user block: it is never filled.
-    bool is_empty(int slot) const { return owned(steps_.what) && slot < steps_.blocks && home_unit_[slot] == none; }
+    bool is_empty(int slot) const { return unit_of(slot) == none; }
 
     /// The unit of its input that a rank's slot holds at the start, or none.
-    int input_unit(int rank, int slot) const;
+    int input_unit(int rank, int slot) const {
+        return unit_in(&any_schedule::input, traits_.in, comes_from_root(steps_.what), rank, slot);
+    }
     /// The unit of its output that a rank's slot holds at the end, or none.
-    int output_unit(int rank, int slot) const;
-    /// Where blocks have owners: the unit of a slot, or none; 0 for a scratch slot.
-    int unit_of(int slot) const { return slot < steps_.blocks ? home_unit_[slot] : 0; }
+    int output_unit(int rank, int slot) const {
+        if (steps_.what == collective::exclusive_scan && rank == 0) return none;
+        return unit_in(&any_schedule::output, traits_.out, goes_to_root(steps_.what), rank, slot);
+    }
+    /// The unit of a slot, but in an all_to_all: its home's, or none, where blocks have owners; 0 for a scratch slot.
+    int unit_of(int slot) const { return slot >= steps_.blocks ? 0 : traits_.owned() ? home_unit_[slot] : slot; }
     /// The unit that has the length of the data in a rank's slot; `data`: where they lie.
     int length_unit(int rank, int slot, const location& data) const;
 
@@ -43,24 +48,18 @@ public:
 
 private:
     using block_of_slot = int (any_schedule::*)(int rank, int n, int slot) const;
-    /// all_to_all: the unit of a slot. Slots of one block are its parts, in the order of the slots.
-    int unit_in(block_of_slot side, int rank, int slot) const {
-        const auto block = [&](int s) { return (steps_.schedule.*side)(rank, steps_.size, s); };
-        const int own = block(slot);
-        int part = 0;
-        for (int s = 0; s < slot && parts_ > 1; ++s) part += block(s) == own;
-        return own * parts_ + part;
-    }
+    int unit_in(block_of_slot side, content held, bool root_alone, int rank, int slot) const;
 
     const step_table& steps_;
+    const collective_traits traits_;
     int blocks_ = 1, parts_ = 1, fewest_parts_ = 1;
     list<int> parts_of_;
     list<int> home_unit_;  // where blocks have owners: by slot, or none
 };
 
-inline unit_map::unit_map(const step_table& steps) : steps_(steps) {
+inline unit_map::unit_map(const step_table& steps) : steps_(steps), traits_(traits_of(steps.what)) {
     const int n = steps.size;
-    if (owned(steps.what)) {
+    if (traits_.owned()) {
         blocks_ = n;
         list<int> parts;
         parts.resize(static_cast<std::size_t>(n));
@@ -83,48 +82,21 @@ inline unit_map::unit_map(const step_table& steps) : steps_(steps) {
     }
 }
 
-inline int unit_map::input_unit(int rank, int slot) const {
-    if (slot >= steps_.blocks) return none;
-    const int unit = owned(steps_.what) ? home_unit_[slot] : slot;
-    if (unit == none) return none;
-    switch (steps_.what) {
-        case collective::barrier:
-            return none;
-        case collective::broadcast:
-        case collective::scatter:
-            return rank == steps_.root ? unit : none;
-        case collective::gather:
-        case collective::all_gather:
-            return is_of(rank, unit) ? unit : none;
-        case collective::all_to_all:
-            return unit_in(&any_schedule::input, rank, slot);
-        case collective::redistribute:  // units are a rank's own: its slots
-            return steps_.schedule.input(rank, steps_.size, slot) == none ? none : slot;
-        default:
-            return unit;
+inline int unit_map::unit_in(block_of_slot side, content held, bool root_alone, int rank, int slot) const {
+    if (slot >= steps_.blocks || (root_alone && rank != steps_.root)) return none;
+    if (names_contents(steps_.what)) {
+        const auto block = [&](int s) { return (steps_.schedule.*side)(rank, steps_.size, s); };
+        const int own = block(slot);
+        // Units of a redistribution are a rank's own: its slots.
+        if (steps_.what == collective::redistribute) return own == none ? none : slot;
+        // Slots of one block are its parts, in the order of the slots.
+        int part = 0;
+        for (int s = 0; s < slot && parts_ > 1; ++s) part += block(s) == own;
+        return own * parts_ + part;
     }
-}
-
-inline int unit_map::output_unit(int rank, int slot) const {
-    if (slot >= steps_.blocks) return none;
-    const int unit = owned(steps_.what) ? home_unit_[slot] : slot;
-    if (unit == none) return none;
-    switch (steps_.what) {
-        case collective::reduce:
-        case collective::gather:
-            return rank == steps_.root ? unit : none;
-        case collective::scatter:
-        case collective::reduce_scatter:
-            return is_of(rank, unit) ? unit : none;
-        case collective::exclusive_scan:
-            return rank == 0 ? none : unit;
-        case collective::all_to_all:
-            return unit_in(&any_schedule::output, rank, slot);
-        case collective::redistribute:
-            return steps_.schedule.output(rank, steps_.size, slot) == none ? none : slot;
-        default:
-            return unit;
-    }
+    const int unit = unit_of(slot);
+    const bool is_foreign = held == content::own_block && unit != none && !is_of(rank, unit);
+    return is_foreign || held == content::nothing ? none : unit;
 }
 
 inline int unit_map::length_unit(int rank, int slot, const location& data) const {
@@ -134,8 +106,7 @@ inline int unit_map::length_unit(int rank, int slot, const location& data) const
         if (data.where == place::input) return data.index;
         return parts_ > 1 ? output_unit(rank, slot) % parts_ : 0;
     }
-    if (slot >= steps_.blocks) return 0;
-    return owned(steps_.what) ? home_unit_[slot] : slot;
+    return unit_of(slot);
 }
 
 }  // namespace colls::inline v1::detail
