@@ -50,17 +50,12 @@ private:
             0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070, 0x19a4c116, 0x1e376c08,
             0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3, 0x748f82ee, 0x78a5636f, 0x84c87814,
             0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
-        std::uint32_t w[64];
-        for (std::size_t i = 0; i < 64; ++i) {
-            if (i < 16) {
-                w[i] = 0;
-                for (std::size_t k = 0; k < 4; ++k)
-                    w[i] = w[i] << 8 | std::to_integer<std::uint32_t>(block_[4 * i + k]);
-            } else {
-                const std::uint32_t a = w[i - 15], b = w[i - 2];
-                w[i] = w[i - 16] + (std::rotr(a, 7) ^ std::rotr(a, 18) ^ a >> 3) + w[i - 7] +
-                       (std::rotr(b, 17) ^ std::rotr(b, 19) ^ b >> 10);
-            }
+        std::uint32_t w[64] = {};
+        for (std::size_t i = 0; i < 64; ++i) w[i / 4] = w[i / 4] << 8 | std::to_integer<std::uint32_t>(block_[i]);
+        for (std::size_t i = 16; i < 64; ++i) {
+            const std::uint32_t a = w[i - 15], b = w[i - 2];
+            w[i] = w[i - 16] + (std::rotr(a, 7) ^ std::rotr(a, 18) ^ a >> 3) + w[i - 7] +
+                   (std::rotr(b, 17) ^ std::rotr(b, 19) ^ b >> 10);
         }
         std::array<std::uint32_t, 8> s = state_;
         for (std::size_t i = 0; i < 64; ++i) {

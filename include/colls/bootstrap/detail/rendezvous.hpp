@@ -242,9 +242,8 @@ private:
         if (ranks_[rank] == present) drop_if_gone(h->rank);
         if (ranks_[rank] == present)
             return refuse(c, verdict::rank_taken,
-                message() << "rank " << h->rank << " was given twice: to process "
-                          << static_cast<long long>(members_[rank].pid) << " (at " << text_of(members_[rank].at)
-                          << ") and to process " << static_cast<long long>(h->self.pid) << " (at "
+                message() << "rank " << h->rank << " was given twice: to process " << members_[rank].pid << " (at "
+                          << text_of(members_[rank].at) << ") and to process " << h->self.pid << " (at "
                           << text_of(h->self.at) << ")");
         if (!broken_.empty()) return tell_broken(c);
         c.stage = connection::identified;
@@ -395,7 +394,7 @@ private:
         const member& m = members_[static_cast<std::size_t>(rank)];
         ++told_;
         message text;
-        text << "rank " << rank << " (process " << static_cast<long long>(m.pid) << ", at " << text_of(m.at)
+        text << "rank " << rank << " (process " << m.pid << ", at " << text_of(m.at)
              << ") connected, and has left again: it has failed";
         if (count(absent) > 0) text << ", or has given up waiting for " << names(absent);
         give_up(errc::peer_failed, rank, text);

@@ -105,14 +105,12 @@ struct member_address {
     if (all_on_one_host(all) && !env.tcp) comm = group_of_host(way, rank, all, env, why);
     if (comm.size() == 0) {
         if (!why.empty() && env.debug != debug_level::warn)
-            say(message() << "colls: rank " << rank << ": no shared memory, so TCP: " << std::string_view(why));
-        const char* const set = variable("COLLS_INTERFACE");
+            say(message() << "colls: rank " << rank << ": no shared memory, so TCP: " << why);
+        std::string interface_name(how.interface_name);
+        if (const char* const set = variable("COLLS_INTERFACE"); interface_name.empty() && set) interface_name = set;
         environment apart = env;
         apart.tcp = env.tcp || all_on_one_host(all);
-        comm =
-            group_of(meet_over_tcp(way, rank, all,
-                         std::string(how.interface_name.empty() && set ? std::string_view(set) : how.interface_name)),
-                apart, "bootstrap");
+        comm = group_of(meet_over_tcp(way, rank, all, interface_name), apart, "bootstrap");
     }
     label_group(comm.context(), all[0].label);
     return comm;

@@ -29,18 +29,18 @@ namespace detail {
     int cores = cores_together::plenty;
     for (const auto& [host, together] : cores_of) cores = std::min(cores, together.of_group(m.size));
     const bool near = shared && !env.tcp;
+    const bool memory_alone = hosts == 1 && !env.tcp;
     if (env.debug != debug_level::warn && m.rank == 0)
         say(message() << "colls: " << m.size << (m.size == 1 ? " rank on " : " ranks on ") << hosts
                       << (hosts == 1 ? " host" : " hosts") << ", as " << source << " says: "
-                      << (env.tcp         ? ""
-                             : hosts == 1 ? "shared memory"
-                             : near       ? "shared memory within hosts, between them "
-                                          : "")
-                      << (hosts == 1 && !env.tcp ? ""
-                             : env.verbs         ? "RDMA"
-                                                 : "TCP"));
+                      << (memory_alone ? "shared memory"
+                             : near    ? "shared memory within hosts, between them "
+                                       : "")
+                      << (memory_alone   ? ""
+                             : env.verbs ? "RDMA"
+                                         : "TCP"));
     const auto check = [&m] { m.line.check(); };
-    if (hosts == 1 && !env.tcp) return whole_group(host_memory(m.group, m.rank, here, env.timeout, check), env);
+    if (memory_alone) return whole_group(host_memory(m.group, m.rank, here, env.timeout, check), env);
     std::shared_ptr<arena> memory;
     if (near) {
         memory = host_memory(m.group, m.rank, here, env.timeout, check);

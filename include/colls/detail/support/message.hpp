@@ -31,6 +31,7 @@ public:
         return *this << std::string_view(digits);
     }
     message& operator<<(int i) { return *this << static_cast<long long>(i); }
+    message& operator<<(long i) { return *this << static_cast<long long>(i); }
     message& operator<<(std::size_t i) { return *this << static_cast<long long>(i); }
     [[gnu::cold]] [[gnu::noinline]] message& operator<<(double x) {
         char digits[32];
