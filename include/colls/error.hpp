@@ -49,11 +49,4 @@ private:
     std::shared_ptr<const std::string> calls_;  // shared, since the copy of an exception must not throw
 };
 
-namespace detail {
-/// Throws a rank's error: "colls: rank 3: WHY".
-[[noreturn, gnu::cold]] inline void throw_of_rank(int rank, errc code, const message& why, int peer = none) {
-    throw error(code, message() << "colls: rank " << rank << ": " << why, rank, peer);
-}
-}  // namespace detail
-
 }  // namespace colls::inline v1

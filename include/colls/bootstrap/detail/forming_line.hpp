@@ -4,6 +4,7 @@
 #pragma once
 
 #include <colls/bootstrap/detail/records.hpp>
+#include <colls/detail/support/rank_error.hpp>
 #include <colls/detail/support/wait_hook.hpp>
 
 namespace colls::inline v1::detail {

@@ -3,6 +3,7 @@
 // IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 
+#include <colls/detail/support/rank_error.hpp>
 #include <colls/detail/support/socket.hpp>
 #include <colls/detail/support/wait_hook.hpp>
 

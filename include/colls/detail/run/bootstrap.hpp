@@ -6,6 +6,7 @@
 #include <colls/detail/run/host_group.hpp>
 #include <colls/detail/run/one_host.hpp>
 #include <colls/detail/run/world.hpp>
+#include <colls/detail/support/rank_error.hpp>
 
 namespace colls::inline v1 {
 namespace detail {

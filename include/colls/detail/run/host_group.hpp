@@ -7,6 +7,7 @@
 #include <colls/bootstrap/detail/meeting.hpp>
 #include <colls/bootstrap/member_exchange.hpp>
 #include <colls/detail/run/processes.hpp>
+#include <colls/detail/support/rank_error.hpp>
 #include <colls/detail/transport/shm/kept_arenas.hpp>
 
 namespace colls::inline v1::detail {

@@ -5,6 +5,7 @@
 #include <colls/detail/backend/group_to_form.hpp>
 #include <colls/detail/call/run.hpp>
 #include <colls/detail/choose/two_level_candidates.hpp>
+#include <colls/detail/support/rank_error.hpp>
 #include <colls/detail/transport/hosts/group.hpp>
 #include <colls/detail/transport/shm/group.hpp>
 

@@ -1,0 +1,14 @@
+// Errors that name a rank.
+// IWYU pragma: private, include <colls/error.hpp>
+#pragma once
+
+#include <colls/error.hpp>
+
+namespace colls::inline v1::detail {
+
+/// Throws a rank's error: "colls: rank 3: WHY".
+[[noreturn, gnu::cold]] inline void throw_of_rank(int rank, errc code, const message& why, int peer = none) {
+    throw error(code, message() << "colls: rank " << rank << ": " << why, rank, peer);
+}
+
+}  // namespace colls::inline v1::detail
