@@ -17,7 +17,7 @@ enum class operation_kind : unsigned char;
 struct call;
 struct request;
 struct rank_context;
-struct operation_state;
+class operation_state;
 struct prepared;
 struct allocation;
 struct progress_worker;
