@@ -138,7 +138,8 @@ struct launcher {
     std::string children = text_of_file("/proc/" + parent + "/task/" + parent + "/children");
     long first = 0;
     int copies = 0;
-    for (char* at = children.data(); const long child = std::strtol(at, &at, 10);)
+    char* at = children.data();
+    for (long child = std::strtol(at, &at, 10); child != 0; child = std::strtol(at, &at, 10))
         if (program_of(child) == own && copies++ == 0) first = child;
     if (copies > 1 && first == getpid() && !own.empty())
         say(message()

@@ -28,10 +28,6 @@ class stream_connection {
 public:
     using shared_state = State;
 
-    stream_connection() = default;
-    stream_connection(const stream_connection&) = delete;
-    stream_connection& operator=(const stream_connection&) = delete;
-
     std::uint64_t send(const message_label& label, const piece* pieces, int count) {
         const bool first = outbox_.empty();
         const std::uint64_t number = outbox_.post(label, pieces, count);
@@ -133,6 +129,11 @@ protected:
     bool told_broken_ = false;         // this rank has said that the group is broken
 
 private:
+    friend Self;
+    stream_connection() = default;
+    stream_connection(const stream_connection&) = delete;
+    stream_connection& operator=(const stream_connection&) = delete;
+
     Self& self() { return static_cast<Self&>(*this); }
 
     void report_arrivals(Stream& s) {

@@ -112,8 +112,8 @@ public:
     void add(tcp_connection_owner& t) {
         transports_.push_back(&t);
         for (std::size_t i = 0; i < pending_.size();)
-            if (pending_[i]->hello && pending_[i]->hello->group == t.group())
-                hand_over(i, t);
+            if (const auto& hello = pending_[i]->hello; hello && hello->group == t.group())
+                hand_over(i, *hello, t);
             else
                 ++i;
     }
@@ -221,8 +221,7 @@ private:
         unwatch(*pending_[i]);
         pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
     }
-    void hand_over(std::size_t i, tcp_connection_owner& t) {
-        const peer_hello hello = *pending_[i]->hello;
+    void hand_over(std::size_t i, peer_hello hello, tcp_connection_owner& t) {
         unwatch(*pending_[i]);
         descriptor fd = std::move(pending_[i]->fd);
         pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
@@ -240,8 +239,8 @@ private:
             if (!alive ||
                 (p.hello && !owner && std::ranges::find(ended_groups_, p.hello->group) != ended_groups_.end()))
                 drop(i);
-            else if (owner)
-                hand_over(i, *owner);
+            else if (owner && p.hello)
+                hand_over(i, *p.hello, *owner);
             else
                 ++i;
         }
