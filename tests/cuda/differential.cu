@@ -1,7 +1,5 @@
 // On a GPU: collectives by several schedules and on the eager path with virtual ranks, against a serial reference. With
-// an argument: of that many ranks only, and without the largest counts, which take long under compute-sanitizer. With
-// COLLS_TEST_FEWER, as scripts/test --all compiles it: each family, each collective by two families where there are
-// two, and sums of all ranks by those that packets.cu has not.
+// an argument: of that many ranks only, and without the largest counts, which take long under compute-sanitizer.
 #include <colls/schedules.hpp>
 #include <colls/transports/cuda.hpp>
 
@@ -9,24 +7,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <span>
-#include <type_traits>
 #include <vector>
 
 namespace {
 
 using colls::collective;
 using word = std::uint32_t;
-
-#ifdef COLLS_TEST_FEWER
-constexpr bool fewer = true;
-#else
-constexpr bool fewer = false;
-#endif
-/// Which barrier follows a call: the family's; of fewer, one of one round, one up and down a tree, and one of its own.
-template <class F>
-using barrier_after =
-    std::conditional_t<!fewer || std::is_same_v<F, colls::tree<2>> || std::is_same_v<F, colls::recursive_doubling>, F,
-        colls::direct>;
 
 /// One buffer a rank, in device memory, between guards, at any offset; and a copy of it all on the host.
 class buffers {
@@ -128,7 +114,7 @@ void check(colls::cuda::virtual_ranks& ranks, const char* name, std::size_t whol
             colls::cuda::inclusive_scan<F>(ranks, in.each(), out.each(), colls::sum, stream);
         if constexpr (C == collective::exclusive_scan)
             colls::cuda::exclusive_scan<F>(ranks, in.each(), out.each(), colls::sum, stream);
-        colls::cuda::barrier<barrier_after<F>>(ranks, stream);
+        colls::cuda::barrier<F>(ranks, stream);
         in.to_host(stream);
         out.to_host(stream);
         colls::cuda::detail::check(cudaStreamSynchronize(stream), "a kernel");
@@ -199,23 +185,16 @@ int run(int only) {
         // count.
         for (const colls::cuda::protocol p : {colls::cuda::protocol::automatic, colls::cuda::protocol::pulled}) {
             colls::cuda::virtual_ranks ranks(n, {.protocol = p, .chunk_bytes = 8 << 10});
-            family<colls::direct, broadcast, scatter, gather, all_gather, reduce, reduce_scatter, all_to_all,
-                inclusive_scan, exclusive_scan>(ranks, "direct", stream, most);
-            family<colls::ring, all_gather>(ranks, "ring", stream, most);
-            family<colls::circulant<>, reduce_scatter>(ranks, "circulant", stream, most);
+            family<colls::direct, broadcast, scatter, gather, all_gather, reduce, reduce_scatter, all_reduce,
+                all_to_all, inclusive_scan, exclusive_scan>(ranks, "direct", stream, most);
+            family<colls::ring, all_gather, reduce_scatter, all_reduce>(ranks, "ring", stream, most);
+            family<colls::circulant<>, reduce_scatter, all_reduce>(ranks, "circulant", stream, most);
             family<colls::recursive_doubling, all_reduce>(ranks, "recursive_doubling", stream, most);
-            family<colls::tree<2>, broadcast, scatter, gather, reduce>(ranks, "tree<2>", stream, most);
-            family<colls::bruck<2>, all_to_all>(ranks, "bruck<2>", stream, most);
+            family<colls::one_shot, all_reduce>(ranks, "one_shot", stream, most);
+            family<colls::tree<2>, broadcast, scatter, gather, reduce, all_reduce>(ranks, "tree<2>", stream, most);
+            family<colls::bruck<2>, all_gather, all_to_all>(ranks, "bruck<2>", stream, most);
             family<colls::swing, all_reduce>(ranks, "swing", stream, most);
             family<colls::double_tree, all_reduce>(ranks, "double_tree", stream, most);
-#ifndef COLLS_TEST_FEWER
-            family<colls::direct, all_reduce>(ranks, "direct", stream, most);
-            family<colls::ring, reduce_scatter, all_reduce>(ranks, "ring", stream, most);
-            family<colls::circulant<>, all_reduce>(ranks, "circulant", stream, most);
-            family<colls::one_shot, all_reduce>(ranks, "one_shot", stream, most);
-            family<colls::tree<2>, all_reduce>(ranks, "tree<2>", stream, most);
-            family<colls::bruck<2>, all_gather>(ranks, "bruck<2>", stream, most);
-#endif
         }
         std::printf("%d ranks: %d calls so far, %d wrong\n", n, calls, wrong);
     }
