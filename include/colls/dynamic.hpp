@@ -150,6 +150,7 @@ template <class Mode>
 struct calls {
     using result = typename Mode::result;  ///< what its members return
 
+    /// @cond
     static result broadcast(communicator& comm, buffer inout, int root, const options& how = {}) {
         return colls::detail::dynamic_call<Mode>(
             comm, {.what = collective::broadcast, .in = inout, .out = inout, .root = root}, how);
@@ -235,6 +236,7 @@ struct calls {
     {
         return colls::detail::dynamic_message<Mode>(comm, false, data, peer);
     }
+    /// @endcond
 };
 using blocking = calls<colls::detail::blocking_mode>;  ///< the functions below
 using start = calls<colls::detail::start_mode>;        ///< returns colls::operation

@@ -53,14 +53,19 @@ enum class contributors : unsigned char {
 
 /// What a collective is, for all that reads schedules and calls: the proof, the planner, checks, executors, kits.
 struct collective_traits {
-    const char* name;
-    collective dual;  ///< see v1::dual
-    content in, out;
-    bool in_at_root, out_at_root;  ///< the root alone has that input, that output
-    contributors result;
+    const char* name;     ///< such as "all_reduce"
+    collective dual;      ///< see v1::dual
+    content in;           ///< of a rank that has an input
+    content out;          ///< of a rank that has an output
+    bool in_at_root;      ///< the root alone has that input
+    bool out_at_root;     ///< the root alone has that output
+    contributors result;  ///< whose contributions the output holds
 
+    /// It has a root.
     constexpr bool rooted() const { return in_at_root || out_at_root; }
+    /// It combines contributions with an operator.
     constexpr bool reduces() const { return result >= contributors::all && out != content::nothing; }
+    /// It is a scan.
     constexpr bool is_scan() const { return result == contributors::up_to || result == contributors::before; }
     /// Every rank waits for every other.
     constexpr bool synchronises() const { return !rooted() && !is_scan() && in != content::layout; }
@@ -84,6 +89,7 @@ inline constexpr collective_traits all_collective_traits[] = {
     {"exclusive_scan", collective::exclusive_scan, content::whole, content::whole, false, false, contributors::before},
     {"redistribute", collective::redistribute, content::layout, content::layout, false, false, contributors::owner},
 };
+/// That row.
 constexpr const collective_traits& traits_of(collective c) { return all_collective_traits[static_cast<int>(c)]; }
 
 /// The name of a collective, such as "all_reduce".

@@ -37,6 +37,7 @@ public:
     virtual void exchange(message_member&& over, const void* own, std::size_t bytes, void* all) const = 0;
 
 protected:
+    /// For the library.
     explicit message_formation(const formation& f) : formation(f) {}
     ~message_formation() = default;
 };
