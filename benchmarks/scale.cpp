@@ -183,6 +183,7 @@ std::string choice_cell(collective what, int n, std::size_t bytes) {
 }  // namespace
 
 int main(int argc, char** argv) {
+    detail::plan_by_messages();
     settings s;
     CLI::App app{"What a group of n ranks costs one of them before data move: to plan, to prove and to choose"};
     app.add_option("--from", s.from, "the smallest group has 2^FROM ranks")

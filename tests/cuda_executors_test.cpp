@@ -401,6 +401,13 @@ TEST_CASE("kernel executors: the eager path gives the results of the serial refe
 
 namespace {
 
+/// Of ranks that wait for seconds: sleeps between two looks, where the others would take the time of both cores.
+struct patient_group : kernel::host_thread_group {
+    using kernel::host_thread_group::host_thread_group;
+    static void pause() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
+};
+static_assert(kernel::thread_group<patient_group>);
+
 enum class way { pulled, packets, eager };
 constexpr way all_ways[] = {way::pulled, way::packets, way::eager};
 
@@ -427,7 +434,7 @@ struct failing_call {
             calls.push_back(c);
         }
     }
-    bool run(kernel::host_thread_group& g, const kernel::rank_handle& t, way how) {
+    bool run(patient_group& g, const kernel::rank_handle& t, way how) {
         kernel::kernel_call c = calls[index(t.rank)];
         if (c.fingerprint == 0) return true;
         const colls::cuda::no_epilogue none;
@@ -450,14 +457,8 @@ TEST_CASE("kernel executors: the other ranks time out for a rank that makes no c
     for (const way how : all_ways) {
         host_ranks group(3, 1, 2, eager_bytes, scratch_bytes, 3);
         failing_call t({7, 7, 0});
-<<<<<<< HEAD
         CHECK_FALSE(group.run<patient_group>(
             [&](patient_group& g, const kernel::rank_handle& handle, int) { return t.run(g, handle, how); }));
-=======
-        CHECK_FALSE(group.run([&](kernel::host_thread_group& g, const kernel::rank_handle& handle, int) {
-            return t.run(g, handle, how);
-        }));
->>>>>>> parent of f00a003 (cuda: in --all fewer kernels of differential, host code by colls::separate)
         for (const int r : {0, 1}) {
             CHECK(group.report(r).what == static_cast<std::uint64_t>(kernel::failure::late));
             CHECK(group.report(r).rank == r);
@@ -467,7 +468,7 @@ TEST_CASE("kernel executors: the other ranks time out for a rank that makes no c
         CHECK(group.report(2).what == 0);
         // A rank that has given up fails at once in the next call.
         std::atomic<int> gave_up{0};
-        group.run([&](kernel::host_thread_group& g, const kernel::rank_handle& handle, int) {
+        group.run<patient_group>([&](patient_group& g, const kernel::rank_handle& handle, int) {
             if (handle.rank != 2 && !t.run(g, handle, how)) ++gave_up;
             return true;
         });
@@ -485,7 +486,7 @@ TEST_CASE("kernel executors: a rank that waits gives up when its host orders it"
     for (const way how : all_ways) {
         host_ranks group(3, 1, 2, eager_bytes, scratch_bytes);  // the timeout is 300 s
         failing_call t({7, 7, 0});
-        CHECK(group.run([&](kernel::host_thread_group& g, const kernel::rank_handle& handle, int) {
+        CHECK(group.run<patient_group>([&](patient_group& g, const kernel::rank_handle& handle, int) {
             if (handle.rank != 2) return !t.run(g, handle, how);
             for (const int r : {0, 1}) group.order(r, kernel::failure::died, 2);
             return true;
@@ -503,7 +504,7 @@ TEST_CASE("kernel executors: a refused call fails at the ranks that wait for lon
     host_ranks group(2, 1, 2, eager_bytes, scratch_bytes);  // the timeout is 300 s
     failing_call t({7, 7});
     const auto run = [&](double seconds) {
-        return group.run([&](kernel::host_thread_group& g, const kernel::rank_handle& handle, int) {
+        return group.run<patient_group>([&](patient_group& g, const kernel::rank_handle& handle, int) {
             if (handle.rank == 0) return t.run(g, handle, way::pulled);
             if (g.index() == 0) group.refuse(1, kernel::poison_word(kernel::failure::refused, 1));
             std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
@@ -526,7 +527,7 @@ TEST_CASE("kernel executors: a rank that is late fails for the reason of the ran
         host_ranks group(3, 1, 2, eager_bytes, scratch_bytes, 3);
         failing_call t({7, 7, 7});
         const auto call_on = [&](std::vector<int> ranks) {
-            group.run([&](kernel::host_thread_group& g, const kernel::rank_handle& handle, int) {
+            group.run<patient_group>([&](patient_group& g, const kernel::rank_handle& handle, int) {
                 return std::count(ranks.begin(), ranks.end(), handle.rank) == 0 || t.run(g, handle, how);
             });
         };
@@ -549,11 +550,11 @@ TEST_CASE("kernel executors: a rank that is late fails for the reason of the ran
 namespace {
 
 /// Reads only when may_read() is true, so that the test decides when a rank gives up.
-struct late_reader : kernel::host_thread_group {
-    using kernel::host_thread_group::host_thread_group;
+struct late_reader : patient_group {
+    using patient_group::patient_group;
     static inline std::function<bool()> may_read;
     static kernel::quad load(const kernel::quad* from) {
-        while (!may_read()) std::this_thread::yield();
+        while (!may_read()) pause();
         return kernel::host_thread_group::load(from);
     }
 };
@@ -665,14 +666,8 @@ TEST_CASE("kernel executors: all ranks report a rank that makes another call", "
     for (const way how : all_ways) {
         host_ranks group(3, 1, 2, eager_bytes, scratch_bytes);
         failing_call t({7, 9, 7});
-<<<<<<< HEAD
         CHECK_FALSE(group.run<patient_group>(
             [&](patient_group& g, const kernel::rank_handle& handle, int) { return t.run(g, handle, how); }));
-=======
-        CHECK_FALSE(group.run([&](kernel::host_thread_group& g, const kernel::rank_handle& handle, int) {
-            return t.run(g, handle, how);
-        }));
->>>>>>> parent of f00a003 (cuda: in --all fewer kernels of differential, host code by colls::separate)
         int found = 0;
         for (const int r : {0, 1, 2}) {
             const auto& report = group.report(r);

@@ -4,19 +4,39 @@
 
 #include "support/batch.hpp"
 #include "support/every_transport.hpp"
+#include "support/own_transport.hpp"
 #include "support/says.hpp"
 
 #include <colls/detail/group/backoff.hpp>
 
 #include <array>
+#include <atomic>
 #include <csignal>
 #include <cstdint>
 #include <memory>
 #include <new>
 #include <optional>
 #include <thread>
+#include <vector>
 
 using namespace support;
+
+namespace {
+
+// The library's own objects are not initialised yet.
+const int sum_before_main = [] {
+    std::atomic<int> sum{0};
+    run_by_messages(3, [&](colls::communicator& comm) {
+        std::vector<int> data{comm.rank() + 1, 0};
+        colls::all_reduce<colls::ring>(comm, data, colls::sum);
+        sum += data[0];
+    });
+    return sum.load();
+}();
+
+}  // namespace
+
+TEST_CASE("lifetime: calls by messages before main", "[lifetime]") { CHECK(sum_before_main == 18); }
 
 TEST_CASE("lifetime: an operation completes after its communicator has been replaced", "[lifetime]") {
     on_every_transport(3, [](colls::communicator& comm) {

@@ -26,6 +26,9 @@ using namespace support;
 
 namespace {
 
+// No group of this program makes it.
+[[maybe_unused]] const bool plans_by_messages = (colls::detail::plan_by_messages(), true);
+
 using colls::collective;
 using colls::none;
 using colls::detail::execution_plan;

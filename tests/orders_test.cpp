@@ -21,6 +21,7 @@ TEST_CASE("plans: a thread reads what another one has made", "[orders]") {
     using namespace colls::detail;
     const colls::any_schedule s(colls::bruck<4>::all_gather{});
     const execution_plan& direct = *execution_plan_for(s, 29);
+    plan_by_messages();
     const execution_plan& of_messages = *execution_plan_for(s, 29, reach::nothing);
     const auto length = [](const execution_plan& p) { return p.program_of(7).body.size(); };
     const std::function<std::size_t()> kinds[] = {[&] { return length(out_of_reach_plan(direct, false)); },

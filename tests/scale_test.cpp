@@ -22,6 +22,9 @@ using namespace support;
 
 namespace {
 
+// No group of this program makes it.
+[[maybe_unused]] const bool plans_by_messages = (colls::detail::plan_by_messages(), true);
+
 using colls::action;
 using colls::any_schedule;
 using colls::collective;

@@ -17,7 +17,8 @@
 #endif
 
 #ifdef COLLS_CANNOT_COMPILE
-#include <colls/the_error_above_says_why>  // there is no such file: a compiler stops here, before errors that follow from that one
+// There is no such file: a compiler stops here, before errors that follow from that one.
+#include <colls/the_error_above_says_why>
 #endif
 
 // A schedule is plain constexpr code; nvcc lets kernels call it under this option, which colls::cuda carries.

@@ -42,7 +42,6 @@ enum class content : unsigned char {
 };
 /// Whose contributions a result holds.
 enum class contributors : unsigned char {
-    no_rank,
     root,   ///< the root's data, copied
     owner,  ///< of each block, those of the rank whose block it is, copied
     each,   ///< a block from each rank, copied

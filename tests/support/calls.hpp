@@ -50,7 +50,7 @@ struct arguments {
     std::span<const std::size_t> counts, receive_counts;
 };
 
-// The three modes of a call, each with every collective of the library.
+// The three modes of a call, each with every collective of the library: of the blocking ones the functions.
 struct blocking_way {
     using result = void;
     static result broadcast(auto&&... a) { return colls::broadcast(a...); }
@@ -70,44 +70,8 @@ struct blocking_way {
     static result reduce_scatter_v(auto&&... a) { return colls::reduce_scatter_v(a...); }
     static result all_to_all_v(auto&&... a) { return colls::all_to_all_v(a...); }
 };
-struct start_way {
-    using result = colls::operation;
-    static result broadcast(auto&&... a) { return colls::start::broadcast(a...); }
-    static result scatter(auto&&... a) { return colls::start::scatter(a...); }
-    static result gather(auto&&... a) { return colls::start::gather(a...); }
-    static result all_gather(auto&&... a) { return colls::start::all_gather(a...); }
-    static result reduce(auto&&... a) { return colls::start::reduce(a...); }
-    static result reduce_scatter(auto&&... a) { return colls::start::reduce_scatter(a...); }
-    static result all_reduce(auto&&... a) { return colls::start::all_reduce(a...); }
-    static result all_to_all(auto&&... a) { return colls::start::all_to_all(a...); }
-    static result barrier(auto&&... a) { return colls::start::barrier(a...); }
-    static result inclusive_scan(auto&&... a) { return colls::start::inclusive_scan(a...); }
-    static result exclusive_scan(auto&&... a) { return colls::start::exclusive_scan(a...); }
-    static result scatter_v(auto&&... a) { return colls::start::scatter_v(a...); }
-    static result gather_v(auto&&... a) { return colls::start::gather_v(a...); }
-    static result all_gather_v(auto&&... a) { return colls::start::all_gather_v(a...); }
-    static result reduce_scatter_v(auto&&... a) { return colls::start::reduce_scatter_v(a...); }
-    static result all_to_all_v(auto&&... a) { return colls::start::all_to_all_v(a...); }
-};
-struct prepare_way {
-    using result = colls::plan;
-    static result broadcast(auto&&... a) { return colls::prepare::broadcast(a...); }
-    static result scatter(auto&&... a) { return colls::prepare::scatter(a...); }
-    static result gather(auto&&... a) { return colls::prepare::gather(a...); }
-    static result all_gather(auto&&... a) { return colls::prepare::all_gather(a...); }
-    static result reduce(auto&&... a) { return colls::prepare::reduce(a...); }
-    static result reduce_scatter(auto&&... a) { return colls::prepare::reduce_scatter(a...); }
-    static result all_reduce(auto&&... a) { return colls::prepare::all_reduce(a...); }
-    static result all_to_all(auto&&... a) { return colls::prepare::all_to_all(a...); }
-    static result barrier(auto&&... a) { return colls::prepare::barrier(a...); }
-    static result inclusive_scan(auto&&... a) { return colls::prepare::inclusive_scan(a...); }
-    static result exclusive_scan(auto&&... a) { return colls::prepare::exclusive_scan(a...); }
-    static result scatter_v(auto&&... a) { return colls::prepare::scatter_v(a...); }
-    static result gather_v(auto&&... a) { return colls::prepare::gather_v(a...); }
-    static result all_gather_v(auto&&... a) { return colls::prepare::all_gather_v(a...); }
-    static result reduce_scatter_v(auto&&... a) { return colls::prepare::reduce_scatter_v(a...); }
-    static result all_to_all_v(auto&&... a) { return colls::prepare::all_to_all_v(a...); }
-};
+using start_way = colls::start;
+using prepare_way = colls::prepare;
 
 /// The collectives that move T and compute nothing.
 template <class Way, class T, class Comm>

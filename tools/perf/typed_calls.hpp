@@ -8,23 +8,6 @@
 
 namespace perf {
 
-/// The blocking calls as members of a class, as those of colls::start are.
-struct blocking {
-    using result = void;
-    static void broadcast(auto&... a) { colls::broadcast(a...); }
-    static void scatter(auto&... a) { colls::scatter(a...); }
-    static void gather(auto&... a) { colls::gather(a...); }
-    static void all_gather(auto&... a) { colls::all_gather(a...); }
-    static void reduce(auto&... a) { colls::reduce(a...); }
-    static void reduce_scatter(auto&... a) { colls::reduce_scatter(a...); }
-    static void all_reduce(auto&... a) { colls::all_reduce(a...); }
-    static void all_to_all(auto&... a) { colls::all_to_all(a...); }
-    static void all_to_all_v(auto&... a) { colls::all_to_all_v(a...); }
-    static void barrier(auto&... a) { colls::barrier(a...); }
-    static void inclusive_scan(auto&... a) { colls::inclusive_scan(a...); }
-    static void exclusive_scan(auto&... a) { colls::exclusive_scan(a...); }
-};
-
 template <class T, bool scan, class F>
 auto with_operator(reduction op, F f) {
     if constexpr (std::is_unsigned_v<T>)
@@ -102,7 +85,7 @@ void start_call(colls::communicator& comm, const call& c, std::vector<colls::ope
 
 template <class T>
 element_type make_type(std::string_view name) {
-    return {name, sizeof(T), &make_call<blocking, T>, &start_call<T>, &contribute<T>, &fold<T>};
+    return {name, sizeof(T), &make_call<colls::blocking, T>, &start_call<T>, &contribute<T>, &fold<T>};
 }
 
 /// The types of each source.

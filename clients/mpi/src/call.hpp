@@ -26,32 +26,7 @@ enum class verdict : unsigned char {
     refused  ///< the arguments are wrong: MPI reports it
 };
 
-/// The blocking calls of colls, as colls::dynamic::start has the others.
-struct blocking {
-    using result = void;
-#define COLLS_MPI_BLOCKING(name)                             \
-    template <class... A>                                    \
-    static void name(A&&... arguments) {                     \
-        colls::dynamic::name(std::forward<A>(arguments)...); \
-    }
-    COLLS_MPI_BLOCKING(barrier)
-    COLLS_MPI_BLOCKING(broadcast)
-    COLLS_MPI_BLOCKING(gather)
-    COLLS_MPI_BLOCKING(gather_v)
-    COLLS_MPI_BLOCKING(scatter)
-    COLLS_MPI_BLOCKING(scatter_v)
-    COLLS_MPI_BLOCKING(all_gather)
-    COLLS_MPI_BLOCKING(all_gather_v)
-    COLLS_MPI_BLOCKING(all_to_all)
-    COLLS_MPI_BLOCKING(all_to_all_v)
-    COLLS_MPI_BLOCKING(reduce)
-    COLLS_MPI_BLOCKING(all_reduce)
-    COLLS_MPI_BLOCKING(reduce_scatter)
-    COLLS_MPI_BLOCKING(reduce_scatter_v)
-    COLLS_MPI_BLOCKING(inclusive_scan)
-    COLLS_MPI_BLOCKING(exclusive_scan)
-#undef COLLS_MPI_BLOCKING
-};
+using colls::dynamic::blocking;
 
 /// What a collective is to `run`, `start` and `prepare`. Constructed with the group and the arguments of the call.
 template <class C>

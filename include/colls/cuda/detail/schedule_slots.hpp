@@ -41,8 +41,8 @@ class schedule_slots {
 protected:
     static constexpr collective what = implemented_by<Schedule>;
     static constexpr bool is_plain = std::is_same_v<Epilogue, no_epilogue> && std::is_same_v<T, D>;
-    static constexpr bool input_is_own_block = what == collective::gather || what == collective::all_gather;
-    static constexpr bool output_is_own_block = what == collective::scatter || what == collective::reduce_scatter;
+    static constexpr bool input_is_own_block = traits_of(what).in == content::own_block;
+    static constexpr bool output_is_own_block = traits_of(what).out == content::own_block;
     static constexpr bool output_is_readable = is_plain && what != collective::all_to_all;
 
     // Rooted schedules are written for root 0: a role is a rank relative to the root.

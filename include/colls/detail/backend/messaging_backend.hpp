@@ -41,6 +41,7 @@ public:
     ~messaging_backend() override { std::free(memory_); }
 
     static std::unique_ptr<rank_context> context(extend::message_member&& m, int rank, int size) {
+        plan_by_messages();
         const bool crowded = m.crowded;
         const std::uint64_t number = m.number;
         const int ranks_per_host = m.ranks_per_host;

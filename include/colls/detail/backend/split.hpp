@@ -1,4 +1,4 @@
-// New groups made of one: split, and shrink where the ranks share memory.
+// How a rank leaves a group, and how new groups are made of one: split, and shrink where the ranks share memory.
 // IWYU pragma: private, include <colls/communicator.hpp>
 #pragma once
 
@@ -6,10 +6,26 @@
 #include <colls/detail/backend/join.hpp>
 #include <colls/detail/group/backoff.hpp>
 #include <colls/detail/group/guarded.hpp>
-#include <colls/detail/group/membership.hpp>
 #include <colls/detail/group/progress_lock.hpp>
 
 namespace colls::inline v1::detail {
+
+/// This rank is no member any more.
+inline void end_membership(std::unique_ptr<rank_context> e) {
+    e->memory.core(e->rank).store(0, std::memory_order_relaxed);  // it shares a core with no rank any more
+    // Release: all that this rank did for the others is done.
+    e->memory.state(e->rank).gone.store(1, std::memory_order_release);
+    e->backend->close();
+}
+
+/// From here on a communicator, operations, prepared calls and progress threads share the context. The communicator's
+/// share is `held`.
+inline rank_context& hold(std::unique_ptr<rank_context> e) {
+    const std::shared_ptr<rank_context> shared(
+        e.release(), [](rank_context* last) { end_membership(std::unique_ptr<rank_context>(last)); });
+    shared->held = shared;
+    return *shared;
+}
 
 /// For a communicator; of no group where e is null.
 inline joined_group joined(std::unique_ptr<rank_context> e) {

@@ -20,8 +20,7 @@ candidates all_candidates_of(collective what) {
 }
 /// The demand of a call with an operator that commutes.
 inline demand demand_of(const rank_context& e, collective what, std::size_t bytes, bool reproducible) {
-    const bool own = what == collective::all_gather || what == collective::gather,
-               unsized = owned(what) && rooted(what);
+    const bool own = traits_of(what).in == content::own_block, unsized = owned(what) && rooted(what);
     const auto n = static_cast<std::size_t>(e.size);
     return {what, class_bytes(unsized ? 0 : bytes), own ? (bytes + n - 1) / n : bytes, false, unsized,
         !unsized && !e.by_messages, reduces(what) && (reproducible || e.env.reproducible)};

@@ -11,7 +11,7 @@
 
 namespace colls::inline v1 {
 
-// What derived schedules are made of. Complete where a derivation is asked for: schedule_of.hpp includes them.
+// What derived schedules are made of. Complete where a derivation is asked for: family.hpp includes them.
 template <class A, class B>
 struct compose;
 template <class S>

@@ -15,7 +15,7 @@ constexpr bool folds_directly(collective c) {
            c == collective::reduce || c == collective::scatter || c == collective::barrier;
 }
 /// gather and all_gather are folded as the reverse of their dual.
-constexpr bool folds_in_reverse(collective c) { return c == collective::gather || c == collective::all_gather; }
+constexpr bool folds_in_reverse(collective c) { return traits_of(c).in == content::own_block; }
 
 /// Of n = p + e ranks, the first 2e form pairs. p ranks play S, in rank order: the left (even) rank of each pair, and
 /// the ranks without a partner.

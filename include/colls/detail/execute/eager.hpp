@@ -86,8 +86,6 @@ private:
             case contributors::before:
                 if (e_.rank > 0) fold(0, e_.rank, posted, part, c_.out);
                 return;
-            case contributors::no_rank:
-                return;
         }
     }
     /// Waits until all ranks have read what this rank posted in this slot four calls ago.

@@ -187,9 +187,8 @@ protected:
 private:
     /// Does the buffer hold this rank's own block alone?
     bool holds_own_block(place where) const {
-        const collective c = arguments.what;
-        return where == place::input ? c == collective::gather || c == collective::all_gather
-                                     : c == collective::scatter || c == collective::reduce_scatter;
+        const collective_traits& is = traits_of(arguments.what);
+        return (where == place::input ? is.in : is.out) == content::own_block;
     }
 };
 

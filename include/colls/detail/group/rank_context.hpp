@@ -80,7 +80,7 @@ struct rank_context : std::enable_shared_from_this<rank_context> {
     double began = seconds_now();         ///< when the group was made from which this one was split, directly or not
     unsigned dumps = 0;                   ///< dumps that signals asked for and that were given, or are due
     double dump_at = 0;                   ///< when the others have said where they wait; 0: no dump is due
-    std::shared_ptr<rank_context> held;   ///< the communicator's share of this context: membership.hpp
+    std::shared_ptr<rank_context> held;   ///< the communicator's share of this context: backend/split.hpp
 
     std::uint64_t calls = 0;                ///< collective calls so far
     std::uint64_t history = 0;              ///< hash of all of them: a mismatch that a call misses the next one finds

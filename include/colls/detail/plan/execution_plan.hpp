@@ -29,7 +29,7 @@ enum class copying : std::uint8_t { pushed, pulled };
 
 /// Which of them a plan has where nothing is known of the machine: the receivers of a broadcast or scatter pull their
 /// blocks in parallel, while a pushing root would do all copies in turn.
-constexpr copying usual_copying(collective c) { return comes_from_root(c) ? copying::pulled : copying::pushed; }
+constexpr copying usual_copying(collective c) { return traits_of(c).in_at_root ? copying::pulled : copying::pushed; }
 
 /// Within reach::scratch and reach::processes reductions and copies are pulled, whatever the plan's `copies`. The
 /// exceptions are pushed by single copies, so that ranks copy in parallel that would wait for one another: the blocks

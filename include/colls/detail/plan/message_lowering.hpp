@@ -203,12 +203,15 @@ inline bool moves_own_blocks_only(const step_table& shape, const unit_map& units
     return own;
 }
 
-// Registers both: whoever includes this can plan for messages.
-inline const bool plans_messages = [] {
-    planner_of_messages = {
-        [](const step_table& steps, const unit_map& units) { return message_lowering(steps, units).lower(); },
-        &moves_own_blocks_only};
-    return true;
-}();
+/// Brings both to planning. Whoever plans for messages has called it before: a group does when it is made, which may be
+/// before the objects of this unit are initialised.
+inline void plan_by_messages() {
+    [[maybe_unused]] static const bool done = [] {
+        planner_of_messages = {
+            [](const step_table& steps, const unit_map& units) { return message_lowering(steps, units).lower(); },
+            &moves_own_blocks_only};
+        return true;
+    }();
+}
 
 }  // namespace colls::inline v1::detail

@@ -26,12 +26,12 @@ public:
 
     /// The unit of its input that a rank's slot holds at the start, or none.
     int input_unit(int rank, int slot) const {
-        return unit_in(&any_schedule::input, traits_.in, comes_from_root(steps_.what), rank, slot);
+        return unit_in(&any_schedule::input, traits_.in, traits_.in_at_root, rank, slot);
     }
     /// The unit of its output that a rank's slot holds at the end, or none.
     int output_unit(int rank, int slot) const {
         if (steps_.what == collective::exclusive_scan && rank == 0) return none;
-        return unit_in(&any_schedule::output, traits_.out, goes_to_root(steps_.what), rank, slot);
+        return unit_in(&any_schedule::output, traits_.out, traits_.out_at_root, rank, slot);
     }
     /// The unit of a slot, but in an all_to_all: its home's, or none, where blocks have owners; 0 for a scratch slot.
     int unit_of(int slot) const { return slot >= steps_.blocks ? 0 : traits_.owned() ? home_unit_[slot] : slot; }
@@ -51,7 +51,7 @@ private:
     int unit_in(block_of_slot side, content held, bool root_alone, int rank, int slot) const;
 
     const step_table& steps_;
-    const collective_traits traits_;
+    const collective_traits& traits_;
     int blocks_ = 1, parts_ = 1, fewest_parts_ = 1;
     list<int> parts_of_;
     list<int> home_unit_;  // where blocks have owners: by slot, or none

@@ -14,11 +14,6 @@ enum class question : unsigned char { rounds, ports, blocks, scratch, root, supp
 /// True for the collectives whose schedules say by `input` and `output` what slots hold before and after.
 constexpr bool names_contents(collective c) { return c == collective::all_to_all || c == collective::redistribute; }
 
-/// True for the collectives whose data all come from the root.
-constexpr bool comes_from_root(collective c) { return c == collective::broadcast || c == collective::scatter; }
-/// True for the collectives whose result the root alone has.
-constexpr bool goes_to_root(collective c) { return rooted(c) && !comes_from_root(c); }
-
 /// The answer of a schedule, by the accessors of schedule.hpp. An argument that a question does not have is ignored.
 /// Called while a plan is made, never while data moves: hence cold, small rather than fast.
 template <class S>

@@ -66,7 +66,7 @@ public:
     void set_counts(const dynamic::count_list& counts) {
         detail::set_counts(q_, q_.sends, counts);
         packer_.is_of_counts();
-        const bool of_output = q_.c.what == collective::gather || q_.c.what == collective::all_gather;
+        const bool of_output = traits_of(q_.c.what).in == content::own_block;
         if (counts.is_displaced()) (of_output ? out_blocks_ : in_blocks_) = &counts;
     }
     void set_received(const dynamic::count_list& counts) {

@@ -60,60 +60,6 @@ inline bool offers(schedule_choice schedule, collective what) {
     return schedule == schedule_choice::tree ? has(tree<2>{}) : true;
 }
 
-/// The blocking calls as a class, as start and prepare are.
-struct blocking {
-    using result = void;
-    template <class S>
-    static void broadcast(communicator& comm, const auto&... a) {
-        v1::broadcast<S>(comm, a...);
-    }
-    template <class S>
-    static void scatter(communicator& comm, const auto&... a) {
-        v1::scatter<S>(comm, a...);
-    }
-    template <class S>
-    static void gather(communicator& comm, const auto&... a) {
-        v1::gather<S>(comm, a...);
-    }
-    template <class S>
-    static void all_gather(communicator& comm, const auto&... a) {
-        v1::all_gather<S>(comm, a...);
-    }
-    template <class S>
-    static void all_to_all(communicator& comm, const auto&... a) {
-        v1::all_to_all<S>(comm, a...);
-    }
-    template <class S>
-    static void barrier(communicator& comm, const auto&... a) {
-        v1::barrier<S>(comm, a...);
-    }
-    template <class S>
-    static void reduce(communicator& comm, const auto&... a) {
-        v1::reduce<S>(comm, a...);
-    }
-    template <class S>
-    static void reduce_scatter(communicator& comm, const auto&... a) {
-        v1::reduce_scatter<S>(comm, a...);
-    }
-    template <class S>
-    static void all_reduce(communicator& comm, const auto&... a) {
-        v1::all_reduce<S>(comm, a...);
-    }
-    template <class S>
-    static void inclusive_scan(communicator& comm, const auto&... a) {
-        v1::inclusive_scan<S>(comm, a...);
-    }
-    template <class S>
-    static void exclusive_scan(communicator& comm, const auto&... a) {
-        v1::exclusive_scan<S>(comm, a...);
-    }
-    static void scatter_v(communicator& comm, const auto&... a) { v1::scatter_v(comm, a...); }
-    static void gather_v(communicator& comm, const auto&... a) { v1::gather_v(comm, a...); }
-    static void all_gather_v(communicator& comm, const auto&... a) { v1::all_gather_v(comm, a...); }
-    static void reduce_scatter_v(communicator& comm, const auto&... a) { v1::reduce_scatter_v(comm, a...); }
-    static void all_to_all_v(communicator& comm, const auto&... a) { v1::all_to_all_v(comm, a...); }
-};
-
 /// A call with elements of T on this rank. All ranks of the group construct it, and then run or start it.
 template <class T>
 class collective_case {
