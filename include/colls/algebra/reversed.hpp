@@ -1,8 +1,8 @@
 // reversed<S>: a schedule run backwards in time.
 #pragma once
 
+#include <colls/detail/derive/derivation.hpp>
 #include <colls/detail/derive/reversal.hpp>
-#include <colls/detail/derive/reversed_family.hpp>
 
 namespace colls::inline v1 {
 

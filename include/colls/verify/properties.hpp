@@ -1,7 +1,6 @@
 // What follows from a schedule beyond being right: derived by the same symbolic execution, never declared.
 #pragma once
 
-#include <colls/detail/prove/block_count.hpp>
 #include <colls/detail/prove/order.hpp>
 #include <colls/detail/prove/reader.hpp>
 #include <colls/schedule.hpp>
@@ -42,7 +41,7 @@ constexpr properties properties_of(int n);
 /// True where S combines in rank order at every group size from 2 to 8 that it supports: what an operator that does not
 /// commute requires of a schedule, at compile time.
 template <class S>
-inline constexpr bool order_preserving = detail::order_kept<S, std::make_integer_sequence<int, 7>>;
+inline constexpr bool order_preserving = detail::combines_at_small_sizes<S>.in_order;
 
 /// By which expressions s computes its results in a group of n; all false where a law is broken. Executes every rank.
 template <class S>
@@ -58,10 +57,10 @@ constexpr int fold_depth(int n);
 /// into calls, at every group size from 2 to 8 that S supports: what colls::reproducible requires of a schedule, at
 /// compile time.
 template <class S>
-inline constexpr bool one_expression = detail::has_one_expression<S, std::make_integer_sequence<int, 7>>;
+inline constexpr bool one_expression = detail::combines_at_small_sizes<S>.folds.one_expression;
 /// True where each result of S is one fold in rank order, at every group size from 2 to 8 that S supports.
 template <class S>
-inline constexpr bool single_fold = detail::is_single_fold<S, std::make_integer_sequence<int, 7>>;
+inline constexpr bool single_fold = detail::combines_at_small_sizes<S>.folds.single_fold;
 
 /// Whether `rank` receives in `round` into a slot that it sends in the same round, so that an executor must stage one
 /// of the two (law 6). O(blocks moved).

@@ -31,61 +31,24 @@ template <class F, collective C>
 struct nested {
     using type = underivable;
 };
-template <class F>
-    requires requires { typename F::broadcast; }
-struct nested<F, collective::broadcast> {
-    using type = typename F::broadcast;
-};
-template <class F>
-    requires requires { typename F::scatter; }
-struct nested<F, collective::scatter> {
-    using type = typename F::scatter;
-};
-template <class F>
-    requires requires { typename F::gather; }
-struct nested<F, collective::gather> {
-    using type = typename F::gather;
-};
-template <class F>
-    requires requires { typename F::all_gather; }
-struct nested<F, collective::all_gather> {
-    using type = typename F::all_gather;
-};
-template <class F>
-    requires requires { typename F::reduce; }
-struct nested<F, collective::reduce> {
-    using type = typename F::reduce;
-};
-template <class F>
-    requires requires { typename F::reduce_scatter; }
-struct nested<F, collective::reduce_scatter> {
-    using type = typename F::reduce_scatter;
-};
-template <class F>
-    requires requires { typename F::all_reduce; }
-struct nested<F, collective::all_reduce> {
-    using type = typename F::all_reduce;
-};
-template <class F>
-    requires requires { typename F::all_to_all; }
-struct nested<F, collective::all_to_all> {
-    using type = typename F::all_to_all;
-};
-template <class F>
-    requires requires { typename F::barrier; }
-struct nested<F, collective::barrier> {
-    using type = typename F::barrier;
-};
-template <class F>
-    requires requires { typename F::inclusive_scan; }
-struct nested<F, collective::inclusive_scan> {
-    using type = typename F::inclusive_scan;
-};
-template <class F>
-    requires requires { typename F::exclusive_scan; }
-struct nested<F, collective::exclusive_scan> {
-    using type = typename F::exclusive_scan;
-};
+#define COLLS_NESTED(name)                      \
+    template <class F>                          \
+        requires requires { typename F::name; } \
+    struct nested<F, collective::name> {        \
+        using type = typename F::name;          \
+    };
+COLLS_NESTED(broadcast)
+COLLS_NESTED(scatter)
+COLLS_NESTED(gather)
+COLLS_NESTED(all_gather)
+COLLS_NESTED(reduce)
+COLLS_NESTED(reduce_scatter)
+COLLS_NESTED(all_reduce)
+COLLS_NESTED(all_to_all)
+COLLS_NESTED(barrier)
+COLLS_NESTED(inclusive_scan)
+COLLS_NESTED(exclusive_scan)
+#undef COLLS_NESTED
 
 /// What f names for C.
 template <collective C, class F>
@@ -210,5 +173,28 @@ constexpr bool names_schedules() {
     else
         return derives_any<F>(std::make_integer_sequence<int, collective_count>{});
 }
+
+/// A family whose schedules run backwards in time: what reversed<F> of a family is.
+template <class F>
+struct reversed_family : part<F> {
+    static_assert(names_schedules<F>(), "colls: reversed<S>: S is neither a schedule nor a family");
+    constexpr decltype(auto) inner() const { return part<F>::get(); }
+
+    template <collective C>
+        requires(reversible<typename derivation<F, dual(C)>::type>)
+    constexpr auto make() const {
+        return reverse(derivation<F, dual(C)>::make(inner()));
+    }
+};
+
+template <class F>
+    requires(!schedule<F>)
+struct reverse_trait<F> {
+    static constexpr bool possible = names_schedules<F>();
+    using type = reversed_family<F>;
+    static constexpr type apply(const F& f) { return {f}; }
+};
+template <class F>
+struct reverse_trait<reversed_family<F>> : unreverse_trait<reversed_family, F> {};
 
 }  // namespace colls::inline v1::detail

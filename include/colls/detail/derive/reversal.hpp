@@ -1,4 +1,4 @@
-// A schedule run backwards in time: what reversed<S> of a schedule is. (Of a family: reversed_family.hpp.)
+// A schedule run backwards in time: what reversed<S> of a schedule is. (Of a family: derivation.hpp.)
 // IWYU pragma: private, include <colls/algebra/reversed.hpp>
 #pragma once
 

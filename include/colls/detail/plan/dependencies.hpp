@@ -120,7 +120,7 @@ private:
     long waits_ = 0;
 };
 
-inline dependencies::dependencies(const step_table& steps, const unit_map& units, opcode wait)
+[[gnu::cold]] inline dependencies::dependencies(const step_table& steps, const unit_map& units, opcode wait)
     : size_(steps.size),
       first_(steps.first),
       histories_(steps.count, steps.first),
@@ -209,7 +209,7 @@ inline void dependencies::publish(int rank, int value) {
     for (int x = 0; x < size_; ++x) now[x] = static_cast<std::uint16_t>(mine[x]);
 }
 
-inline void dependencies::flush_exit(int actor, list<instruction>& into, int round) {
+[[gnu::cold]] inline void dependencies::flush_exit(int actor, list<instruction>& into, int round) {
     for (const history& h : histories_[actor]) {
         if (h.writer != none) need(actor, h.writer, h.written);
         need_readers(actor, h);
@@ -217,7 +217,7 @@ inline void dependencies::flush_exit(int actor, list<instruction>& into, int rou
     flush(actor, into, round);
 }
 
-inline void dependencies::flush_reuse(int actor, list<instruction>& into, int round) {
+[[gnu::cold]] inline void dependencies::flush_reuse(int actor, list<instruction>& into, int round) {
     list<int> known;
     for (int x = 0; x < size_; ++x) known.push_back(clock(actor, x));
     for (const history& h : histories_[actor]) need_readers(actor, h);
@@ -231,7 +231,7 @@ inline void dependencies::flush_reuse(int actor, list<instruction>& into, int ro
     for (int x = 0; x < size_; ++x) clock(actor, x) = known[x];
 }
 
-inline void dependencies::drop_unneeded_publications(int rank, list<instruction>& body) const {
+[[gnu::cold]] inline void dependencies::drop_unneeded_publications(int rank, list<instruction>& body) const {
     std::size_t kept = 0;
     for (const instruction& i : body)
         if (i.op != opcode::publish || awaited_[long{i.value} * size_ + rank]) body[kept++] = i;

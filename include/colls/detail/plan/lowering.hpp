@@ -95,7 +95,7 @@ private:
     list<int> landed_;              // scratch slots that are free after the folds
 };
 
-inline void lowering::lower_rounds() {
+[[gnu::cold]] inline void lowering::lower_rounds() {
     const int end = steps_.first + steps_.count;
     for (int k = 0; k < steps_.rounds; ++k) {
         slots_.begin_round(k);
@@ -207,7 +207,7 @@ inline void lowering::fold_arrivals(int rank, int round) {
     for (const int index : landed_) slots_.give_back(rank, index);
 }
 
-inline void lowering::keep_inputs(int rank) {
+[[gnu::cold]] inline void lowering::keep_inputs(int rank) {
     for (int s = 0; s < steps_.blocks; ++s) {
         const slot_state& own = slots_.at(rank, s);
         const int unit = units_.output_unit(rank, s);

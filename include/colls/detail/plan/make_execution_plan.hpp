@@ -21,7 +21,7 @@ namespace colls::inline v1::detail {
 /// steps, of the steps of as many ranks as have about that many, evenly spaced, and of rank 0 always. (Schedules of one
 /// type are one function of the group size, but for their state: what tells states apart shows in the steps of any
 /// rank. Two layouts may differ in few steps, so all steps of a redistribution count.)
-inline std::uint64_t fingerprint_of(const step_table& shape) {
+[[gnu::cold]] inline std::uint64_t fingerprint_of(const step_table& shape) {
     constexpr double most_steps = 1 << 18;
     const any_schedule& s = shape.schedule;
     const int n = shape.size;
@@ -47,7 +47,7 @@ inline std::uint64_t fingerprint_of(const step_table& shape) {
 }
 
 /// Throws errc::unsupported where a rank both copies and reduces into one block in one round.
-inline void expect_one_action_a_block(const any_schedule& s, int n) {
+[[gnu::cold]] inline void expect_one_action_a_block(const any_schedule& s, int n) {
     const int rounds = s.rounds(n), ports = s.ports(n);
     list<long> copied;  // by slot: the round in which it was last copied into, counted over all ranks
     copied.resize(static_cast<std::size_t>(s.blocks(n)) + static_cast<std::size_t>(s.scratch(n)), -1);
@@ -75,7 +75,8 @@ inline void expect_one_action_a_block(const any_schedule& s, int n) {
 
 /// Throws errc::unsupported where the schedule does not support n ranks, has a form that cannot be planned, or would
 /// take too much memory, and errc::wrong_schedule where the proof rejects it.
-inline std::unique_ptr<execution_plan> make_execution_plan(const any_schedule& s, int n, reach within, copying how) {
+[[gnu::cold]] inline std::unique_ptr<execution_plan> make_execution_plan(
+    const any_schedule& s, int n, reach within, copying how) {
     if (!s.supports(n)) refuse_size(s, n);
     if (const message why = too_large(s, n, within); !why.empty()) refuse_schedule(s, n, errc::unsupported, why.text());
     std::unique_ptr<execution_plan> plan(new execution_plan(s, n, within, how));
@@ -102,14 +103,14 @@ inline std::unique_ptr<execution_plan> make_execution_plan(const any_schedule& s
     return plan;
 }
 
-COLLS_INLINE const rank_program& execution_plan::make_program(int rank) const {
+[[gnu::cold]] COLLS_INLINE const rank_program& execution_plan::make_program(int rank) const {
     const step_table steps(schedule, size, rank, 1);
     const unit_map units(steps);
     return add_program(rank, planner_of_messages.program(steps, units));
 }
 
 /// With the usual copying.
-inline std::unique_ptr<execution_plan> make_execution_plan(const any_schedule& s, int n, reach within) {
+[[gnu::cold]] inline std::unique_ptr<execution_plan> make_execution_plan(const any_schedule& s, int n, reach within) {
     return make_execution_plan(s, n, within, usual_copying(s.implements));
 }
 

@@ -49,7 +49,7 @@ private:
     execution_plan& plan_;
 };
 
-inline void memory_lowering::lower() {
+[[gnu::cold]] inline void memory_lowering::lower() {
     lower_rounds();
     for (int r = 0; r < steps_.size; ++r) {
         rank_program& program = programs_[r];
@@ -120,7 +120,7 @@ inline bool memory_lowering::is_overwritten(const slot_state& source, int round)
 }
 
 // The scratch slot from which peers read the slot's data: they are copied there for the first of them.
-inline location memory_lowering::stage(int rank, int slot, int round) {
+[[gnu::cold]] inline location memory_lowering::stage(int rank, int slot, int round) {
     slot_state& own = slots_.at(rank, slot);
     const location from = own.at;
     const bool is_staged = own.staged != none;
@@ -133,7 +133,7 @@ inline location memory_lowering::stage(int rank, int slot, int round) {
 // Moves copies of what has stayed in the rank's input to where they cost least; they need no waits. Where peers pull
 // from the input, in place there is nothing to copy: to the begin of the program, where there is time while the others
 // enter. Where it is staged: behind what stages the same, so that both are one pass; or else to the first wait.
-inline void memory_lowering::copy_early(int rank) {
+[[gnu::cold]] inline void memory_lowering::copy_early(int rank) {
     rank_program& program = programs_[rank];
     const auto source = [&](const instruction& i) { return program.operands[i.first]; };
     list<instruction> body;
@@ -166,7 +166,7 @@ inline void memory_lowering::copy_early(int rank) {
 }
 
 // A fold and the copies of its result that follow it can be done piece by piece, while a piece is in the nearest cache.
-inline void memory_lowering::mark_pushes(rank_program& program) {
+[[gnu::cold]] inline void memory_lowering::mark_pushes(rank_program& program) {
     list<instruction>& body = program.body;
     for (std::size_t i = 0; i < body.size(); ++i) {
         if (body[i].op != opcode::fold) continue;

@@ -31,7 +31,7 @@ inline int index_in(const block_set& set, int x) {
 /// (verify.hpp) make that unnecessary: a result that stays in an output slot is complete (law complete); one that is
 /// folded further, here or by a rank that it is sent to, is not, since that fold adds a contribution that it lacks (law
 /// exactly_once). So only the ranks are read that receive it. `last`: no later round uses the slot.
-inline bool has_all_contributions(
+[[gnu::cold]] inline bool has_all_contributions(
     const step_table& steps, const unit_map& units, int rank, int slot, int round, int last) {
     for (;;) {
         struct {
@@ -107,7 +107,7 @@ private:
     list<instruction> ahead_;             // sends that do not wait for their round
 };
 
-inline rank_program message_lowering::lower() {
+[[gnu::cold]] inline rank_program message_lowering::lower() {
     lower_rounds();
     if (steps_.rounds > 0) post_ahead();
     number_channels();
@@ -160,7 +160,7 @@ inline void message_lowering::end_transfers(int, int round) {
     receives_.clear();
 }
 
-inline void message_lowering::number_channels() {
+[[gnu::cold]] inline void message_lowering::number_channels() {
     list<int> number;  // by peer
     number.resize(static_cast<std::size_t>(steps_.size), none);
     for (instruction& i : program_.body) {
@@ -174,7 +174,7 @@ inline void message_lowering::number_channels() {
 }
 
 // The messages of send() that go ahead follow those of the first round.
-inline void message_lowering::post_ahead() {
+[[gnu::cold]] inline void message_lowering::post_ahead() {
     list<instruction>& body = program_.body;
     list<instruction> ordered;
     for (int i = 0; i < program_.segments[0]; ++i) ordered.push_back(body[i]);
@@ -186,7 +186,7 @@ inline void message_lowering::post_ahead() {
 
 /// Gathers and scatters: do ranks other than the root send and receive parts of their own block alone? Where it would
 /// take more than 16 million steps to know, the answer is no: then the root tells all ranks how long blocks are.
-inline bool moves_own_blocks_only(const step_table& shape, const unit_map& units) {
+[[gnu::cold]] inline bool moves_own_blocks_only(const step_table& shape, const unit_map& units) {
     if (all_steps(shape.schedule, shape.size) > 1 << 24) return false;
     bool own = true;
     for (int r = 0; r < shape.size && own; ++r)

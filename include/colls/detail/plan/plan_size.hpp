@@ -9,7 +9,7 @@
 namespace colls::inline v1::detail {
 
 /// About the bytes that it takes to make a plan: of all ranks, or of one where messages pass.
-inline double planning_bytes(const any_schedule& s, int n, reach within) {
+[[gnu::cold]] inline double planning_bytes(const any_schedule& s, int n, reach within) {
     constexpr double step_bytes = sizeof(step) + 3 * sizeof(instruction), slot_bytes = sizeof(slot_state) + 32;
     const double ranks = within == reach::nothing ? 1 : n, size = n;
     const double steps = static_cast<double>(s.rounds(n)) * s.ports(n), slots = double(s.blocks(n)) + s.scratch(n);
@@ -17,7 +17,7 @@ inline double planning_bytes(const any_schedule& s, int n, reach within) {
 }
 
 /// Why no plan can be made of the schedule at n ranks, which it supports; empty: one can.
-inline message too_large(const any_schedule& s, int n, reach within) {
+[[gnu::cold]] inline message too_large(const any_schedule& s, int n, reach within) {
     constexpr double gigabyte = 1 << 30, most = 4 * gigabyte, most_of_one = gigabyte;
     const bool messages = within == reach::nothing;
     message why;

@@ -57,7 +57,7 @@ private:
     list<int> home_unit_;  // where blocks have owners: by slot, or none
 };
 
-inline unit_map::unit_map(const step_table& steps) : steps_(steps), traits_(traits_of(steps.what)) {
+[[gnu::cold]] inline unit_map::unit_map(const step_table& steps) : steps_(steps), traits_(traits_of(steps.what)) {
     const int n = steps.size;
     if (traits_.owned()) {
         blocks_ = n;

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <colls/cost.hpp>
-#include <colls/detail/prove/block_count.hpp>
 #include <colls/detail/prove/liveness.hpp>
 #include <colls/detail/prove/reader.hpp>
 #include <colls/extend/host_map.hpp>

@@ -1,13 +1,60 @@
-// Deriving the properties of a schedule from its symbolic execution and its cost.
+// Deriving the properties of a schedule from its symbolic execution and its cost, with lower bounds on volume and
+// rounds to compare it with.
 // IWYU pragma: private, include <colls/verify/properties.hpp>
 #pragma once
 
 #include <colls/cost.hpp>
-#include <colls/detail/prove/optimality.hpp>
 #include <colls/detail/prove/symmetric_execution.hpp>
 #include <colls/verify/properties.hpp>
 
+#include <initializer_list>
+
 namespace colls::inline v1::detail {
+
+/// Blocks that the busiest rank must send or receive in any schedule of c.
+constexpr long least_volume(collective c, long blocks, int n) {
+    if (n == 1) return 0;
+    const collective_traits& t = traits_of(c);
+    if (t.in == content::nothing) return 0;
+    if (!owned(c) && c != collective::all_to_all && c != collective::all_reduce) return blocks;
+    return ((c == collective::all_reduce ? 2 : 1) * blocks * (n - 1) + n - 1) / n;
+}
+
+/// The widest round: how many transfers a rank takes part in at a time, and how many blocks they carry.
+struct width {
+    int transfers = 0;
+    long blocks = 0;
+};
+constexpr width widest(const schedule_reader& s, int n) {
+    width w;
+    const int rounds = s.rounds(n), ports = s.ports(n);
+    for (int r = 0; r < n; ++r)
+        for (int round = 0; round < rounds; ++round) {
+            int sends = 0, receives = 0;
+            long out = 0, in = 0;
+            for (int port = 0; port < ports; ++port) {
+                const step st = s.at(r, n, round, port);
+                if (st.send.peer != none && st.send.peer != r) ++sends, out += size_of(st.send.blocks);
+                if (st.recv.peer != none && st.recv.peer != r) ++receives, in += size_of(st.recv.blocks);
+            }
+            for (const int k : {sends, receives})
+                if (k > w.transfers) w.transfers = k;
+            for (const long k : {out, in})
+                if (k > w.blocks) w.blocks = k;
+        }
+    return w;
+}
+
+/// Rounds that any schedule of c needs whose ranks have `w.transfers` sends and receives a round.
+constexpr int least_rounds(collective c, int blocks, int n, const width& w, bool volume_optimal) {
+    if (n == 1) return 0;
+    int spread = 0;  // least k with (transfers + 1)^k >= n: rounds for data of one rank to reach all
+    for (long reached = 1; reached < n; reached *= w.transfers + 1) ++spread;
+    if (c == collective::all_reduce && volume_optimal && w.transfers == 1) return 2 * spread;
+    if (c != collective::broadcast && c != collective::reduce) return spread;
+    // The root must send (or receive) all blocks, w.blocks a round.
+    return w.blocks == 0 ? spread : static_cast<int>((blocks + w.blocks - 1) / w.blocks) - 1 + spread;
+}
 
 constexpr properties properties_of(const schedule_reader& s, int n) {
     symbolic_execution e(s, n, true);
@@ -44,7 +91,7 @@ constexpr properties properties_of(int n) {
 template <class S>
 constexpr fold_properties folds_of(const S& s, int n) {
     if constexpr (detail::expect_readable<S>())
-        return detail::folds(detail::reader_of<S>(s), n);
+        return detail::combining_at(detail::reader_of<S>(s), n).folds;
     else
         return {};
 }

@@ -2,7 +2,6 @@
 // IWYU pragma: private, include <colls/cost.hpp>
 #pragma once
 
-#include <colls/detail/prove/block_count.hpp>
 #include <colls/detail/prove/reader.hpp>
 
 #include <initializer_list>
@@ -12,16 +11,9 @@ namespace colls::inline v1::detail {
 /// Whether a slot of a rank is part of its result: what arrives there needs no memory of its own.
 constexpr bool is_result(const schedule_reader& s, int n, int rank, int slot, int blocks, int home) {
     if (slot >= blocks) return false;
-    switch (s.kind()) {
-        case collective::scatter:
-        case collective::reduce_scatter:
-            return home == rank;
-        case collective::gather:
-        case collective::reduce:
-            return rank == s.root(n);
-        default:
-            return true;
-    }
+    const collective_traits& t = traits_of(s.kind());
+    if (t.out_at_root) return rank == s.root(n);
+    return t.out != content::own_block || home == rank;
 }
 
 /// Finds from which round to which each slot of a rank holds a partial result, and how many do at a time.

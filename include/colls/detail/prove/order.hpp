@@ -8,48 +8,29 @@
 
 namespace colls::inline v1::detail {
 
-constexpr bool keeps_order(const schedule_reader& s, int n) {
-    if (!s.supports(n)) return true;
-    symbolic_execution e(s, n, true);
-    return e.run().ok() && e.in_rank_order();
-}
-
-struct order_finding {
-    bool kept = false;
+struct combining {
+    bool in_order = false;
+    fold_properties folds;
 };
-template <class S>
-constexpr order_finding order_at(const S& s, int n) {
-    return {keeps_order(reader_of<S>(s), n)};
-}
-// A class, initialised by a call with arguments: g++ evaluates it once.
-template <class S, int n>
-inline constexpr order_finding order_of = order_at(S{}, n);
-
-constexpr fold_properties folds(const schedule_reader& s, int n) {
+constexpr combining combining_at(const schedule_reader& s, int n) {
     symbolic_execution e(s, n, true);
-    return e.run().ok() ? e.folds() : fold_properties{};
+    return e.run().ok() ? combining{e.in_rank_order(), e.folds()} : combining{};
 }
 template <class S>
-constexpr fold_properties folds_at(const S& s, int n) {
-    const reader_of<S> reader(s);
-    return reader.supports(n) ? folds(reader, n) : fold_properties{.one_expression = true, .single_fold = true};
+constexpr combining combining_of(const S& s, int n) {
+    return supports(s, n) ? combining_at(reader_of<S>(s), n)
+                          : combining{true, {.one_expression = true, .single_fold = true}};
 }
+// Initialised by a call with arguments: g++ evaluates one without them twice.
 template <class S, int n>
-inline constexpr fold_properties folds_of = folds_at(S{}, n);
+inline constexpr combining combines = combining_of(S{}, n);
 
-template <class S, class N>
-inline constexpr bool has_one_expression = false;
-template <class S, int... i>
-inline constexpr bool has_one_expression<S, std::integer_sequence<int, i...>> =
-    (folds_of<S, i + 2>.one_expression && ...);
-template <class S, class N>
-inline constexpr bool is_single_fold = false;
-template <class S, int... i>
-inline constexpr bool is_single_fold<S, std::integer_sequence<int, i...>> = (folds_of<S, i + 2>.single_fold && ...);
-
-template <class S, class N>
-inline constexpr bool order_kept = false;
-template <class S, int... i>
-inline constexpr bool order_kept<S, std::integer_sequence<int, i...>> = (order_of<S, i + 2>.kept && ...);
+/// What holds at every group size from 2 to 8 that S supports.
+template <class S>
+inline constexpr combining combines_at_small_sizes = []<int... i>(std::integer_sequence<int, i...>) {
+    return combining{
+        (combines<S, i + 2>.in_order && ...), {.one_expression = (combines<S, i + 2>.folds.one_expression && ...),
+                                                  .single_fold = (combines<S, i + 2>.folds.single_fold && ...)}};
+}(std::make_integer_sequence<int, 7>{});
 
 }  // namespace colls::inline v1::detail

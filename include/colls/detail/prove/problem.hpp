@@ -56,19 +56,10 @@ public:
     /// The label of slot `slot` of `rank` at the start: its contribution to that block, none or vacant.
     constexpr int initial(int rank, int slot) const {
         if (slot >= blocks) return none;
-        if (owned(kind) && homes.p[slot] == none) return vacant;
-        switch (kind) {
-            case collective::broadcast:
-            case collective::scatter:
-                return rank == root ? slot : none;
-            case collective::gather:
-            case collective::all_gather:
-                return homes.p[slot] == rank ? slot : none;
-            case collective::redistribute:
-                return s.input(rank, n, slot);
-            default:
-                return slot;
-        }
+        if (is_owned && homes.p[slot] == none) return vacant;
+        if (kind == collective::redistribute) return s.input(rank, n, slot);
+        if (has_source ? rank != root : starts_at_home && homes.p[slot] != rank) return none;
+        return slot;
     }
     /// The rank as whose contribution a slot of `rank` with that label counts at the start. Ranks that hold one block
     /// of a redistribution hold the same data: it counts as that of the lowest of them.
@@ -77,34 +68,17 @@ public:
     }
     /// What slot `slot` of `rank` must hold at the end.
     [[gnu::cold]] [[gnu::noinline]] constexpr wanted expected(int rank, int slot) const {
-        if (slot >= blocks || (owned(kind) && homes.p[slot] == none)) return {};
-        switch (kind) {
-            case collective::broadcast:
-                return {slot, root, root + 1};
-            case collective::scatter:
-                return homes.p[slot] == rank ? wanted{slot, root, root + 1} : wanted{};
-            case collective::gather:
-                return rank == root ? wanted{slot, homes.p[slot], homes.p[slot] + 1} : wanted{};
-            case collective::all_gather:
-                return {slot, homes.p[slot], homes.p[slot] + 1};
-            case collective::reduce:
-                return rank == root ? wanted{slot, 0, n} : wanted{};
-            case collective::reduce_scatter:
-                return homes.p[slot] == rank ? wanted{slot, 0, n} : wanted{};
-            case collective::all_reduce:
-            case collective::barrier:
-                return {slot, 0, n};
-            case collective::inclusive_scan:
-                return {slot, 0, rank + 1};
-            case collective::exclusive_scan:
-                return rank > 0 ? wanted{slot, 0, rank} : wanted{};
-            case collective::redistribute: {
-                const int block = s.output(rank, n, slot);
-                return block == none ? wanted{} : wanted{block, homes.p[block], homes.p[block] + 1};
-            }
-            default:
-                return {};
+        if (slot >= blocks || (is_owned && homes.p[slot] == none) || kind == collective::all_to_all) return {};
+        if (has_target ? rank != root : ends_at_home && homes.p[slot] != rank) return {};
+        if (is_scan(kind)) {
+            const int end = kind == collective::inclusive_scan ? rank + 1 : rank;
+            return end > 0 ? wanted{slot, 0, end} : wanted{};
         }
+        if (reduces(kind) || kind == collective::barrier) return {slot, 0, n};
+        const int label = kind == collective::redistribute ? s.output(rank, n, slot) : slot;
+        if (label == none) return {};
+        const int source = has_source ? root : homes.p[label];
+        return {label, source, source + 1};
     }
     /// all_to_all: out[slot] = destination (source, if `after`) · blocks + its index among the slots of that rank.
     /// False, with the fault recorded, where the ranks are not named equally often.
@@ -126,6 +100,10 @@ public:
     const schedule_reader& s;
     const int n;
     const collective kind;
+    // Whose data there are before and after, asked for each slot: the root's alone, or each rank's own block.
+    const bool is_owned = owned(kind), has_source = traits_of(kind).in_at_root,
+               has_target = traits_of(kind).out_at_root, starts_at_home = traits_of(kind).in == content::own_block,
+               ends_at_home = traits_of(kind).out == content::own_block;
     int rounds = 0, blocks = 0, ports = 0, slots = 0, root = 0;
     buffer<int> homes;  // redistribute: the lowest rank that holds the block at the start, or none
     report report_{};
@@ -171,7 +149,7 @@ private:
         for (const int extent : {rounds, blocks, ports - 1, slots - blocks})
             if (extent < 0) return found(fault::extent, none, none, extent);
         if (root < 0 || root >= n) return found(fault::root, none, none, root);
-        if (owned(kind)) read_homes();
+        if (is_owned) read_homes();
         if (kind == collective::redistribute) read_holders();
     }
     // Each slot holds a block at the start, or none, and must hold one at the end, or none. Blocks have numbers below

@@ -40,6 +40,9 @@ private:
     long size_ = 0;
 };
 
+/// b.size(), and 0 for a set with a negative extent, which a wrong schedule may name.
+constexpr long size_of(const block_set& b) { return b.empty() ? 0 : b.size(); }
+
 /// True where a set is one block, which is the most common case.
 constexpr bool single(const block_set& b) { return b.count == 1 && b.reps == 1 && b.grain == 1 && b.run == 1; }
 

@@ -17,16 +17,84 @@ struct move {
     bool reduces = false;
 };
 
+/// The state of slots in a round, and what each received block does to it: the same for one rank and for all. State i
+/// is that of a slot; j counts the blocks that are sent in the round.
+class execution {
+protected:
+    constexpr execution(const schedule_reader& s, int n) : p_(s, n), barrier_(p_.kind == collective::barrier) {
+        words_ = (n + 63) / 64;
+    }
+
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool fail(
+        fault f, int rank, int port, int block, int peer = none, int number = none, int source = none) {
+        p_.found(f, rank, block, number);
+        p_.report_.round = round_;
+        p_.report_.port = port;
+        p_.report_.peer = peer;
+        p_.report_.source = source;
+        return false;
+    }
+
+    /// rank_ copies sent block j, block x of peer_, into its slot y, whose state is i.
+    constexpr bool copy_block(long i, long j, int y, int x) {
+        if (copied_in_.p[i] == round_ + 1) return fail(fault::copied_twice, rank_, port_, y, peer_, x);
+        copied_in_.p[i] = round_ + 1;
+        if (label_.p[i] == vacant && y < p_.blocks) return true;
+        label_.p[i] = staged_label_.p[j];
+        for (long w = 0; w < words_; ++w) masks_.p[i * words_ + w] = staged_masks_.p[j * words_ + w];
+        return true;
+    }
+    /// Laws 3 and 3b: contributions to one block, none of them twice. Their order is checked by expressions alone.
+    constexpr bool reduce_block(long i, long j, int y, int x) {
+        const int mine = label_.p[i];
+        if (mine == vacant && y < p_.blocks) return true;
+        if (mine == none) return fail(fault::reduces_into_undefined, rank_, port_, y, peer_, x);
+        if (mine != staged_label_.p[j]) {
+            fail(fault::mixed, rank_, port_, y, peer_, x);
+            if (x == y && staged_label_.p[j] >= 0) p_.report_.held = staged_label_.p[j];
+            return false;
+        }
+        for (long w = 0; w < words_; ++w) {
+            const std::uint64_t had = masks_.p[i * words_ + w], more = staged_masks_.p[j * words_ + w];
+            if ((had & more) && !barrier_)
+                return fail(
+                    fault::twice, rank_, port_, y, peer_, x, static_cast<int>(w) * 64 + std::countr_zero(had & more));
+            masks_.p[i * words_ + w] = had | more;
+        }
+        return true;
+    }
+    /// Law 4 for one slot.
+    [[gnu::noinline]] constexpr bool holds(long i, int r, int slot, const wanted& w) {
+        if (label_.p[i] < 0) return fail(fault::holds_nothing, r, none, slot);
+        // Of a redistribution the label says all: no schedule of one combines contributions.
+        if (const int off = first_difference(masks_.p + i * words_, words_, w);
+            off >= 0 && p_.kind != collective::redistribute)
+            return fail(lacking(p_.kind, off, w), r, none, barrier_ ? none : slot, none, none, off);
+        if (label_.p[i] == w.label) return true;
+        fail(fault::holds_other, r, none, slot);
+        p_.report_.held = p_.kind == collective::all_to_all ? label_.p[i] / p_.blocks : label_.p[i];
+        return false;
+    }
+
+    problem p_;
+    const bool barrier_;
+    long words_ = 1;
+    int round_ = none, rank_ = 0, port_ = none, peer_ = none;  // of what is received
+    buffer<int> label_, copied_in_;
+    buffer<std::uint64_t> masks_;
+    buffer<int> staged_label_;  // contents of the blocks sent in the round
+    buffer<std::uint64_t> staged_masks_;
+};
+
 /// Executes a schedule for every rank and checks the laws of verify.hpp. With `ordered` it also computes expressions.
-class symbolic_execution {
+class symbolic_execution : execution {
 public:
     constexpr symbolic_execution(const schedule_reader& s, int n, bool ordered = false)
-        : p_(s, n), ordered_(ordered && reduces(p_.kind)), barrier_(p_.kind == collective::barrier) {}
+        : execution(s, n), ordered_(ordered && reduces(p_.kind)) {}
 
     [[gnu::cold]] [[gnu::noinline]] constexpr report run() {
         if (!p_.report_.ok()) return p_.report_;
         p_.report_.n = p_.n;
-        words_ = (p_.n + 63) / 64;
         moves_.need(static_cast<long>(p_.n) * p_.ports);
         if (set_initial_state() && run_rounds()) check_result();
         return p_.report_;
@@ -45,8 +113,7 @@ public:
     }
     /// All ranks that hold one result computed it by the same expression.
     [[gnu::cold]] [[gnu::noinline]] constexpr bool same_on_every_rank() const {
-        if (!reduces(p_.kind) || p_.kind == collective::inclusive_scan || p_.kind == collective::exclusive_scan)
-            return true;
+        if (!reduces(p_.kind) || is_scan(p_.kind)) return true;
         for (int slot = 0; slot < p_.blocks; ++slot) {
             int first = none;
             for (int r = 0; r < p_.n; ++r) {
@@ -61,12 +128,11 @@ public:
     [[gnu::cold]] [[gnu::noinline]] constexpr fold_properties folds() const {
         fold_properties f{.one_expression = true, .single_fold = true};
         if (!reduces(p_.kind)) return f;
-        const bool scan = p_.kind == collective::inclusive_scan || p_.kind == collective::exclusive_scan;
         std::uint64_t first = 0, single = 0;  // of the rank, or of all ranks
         wanted last{none, none, none};
         bool any = false;
         for (int r = 0; r < p_.n; ++r) {
-            if (scan) any = false;
+            if (is_scan(p_.kind)) any = false;
             for (int slot = 0; slot < p_.blocks; ++slot) {
                 const wanted w = p_.expected(r, slot);
                 if (w.label == none) continue;
@@ -87,16 +153,6 @@ public:
 private:
     constexpr long at(int rank, int slot) const { return static_cast<long>(rank) * p_.slots + slot; }
     constexpr long at_move(int rank, int port) const { return static_cast<long>(rank) * p_.ports + port; }
-
-    [[gnu::cold]] [[gnu::noinline]] constexpr bool fail(
-        fault f, int rank, int port, int block, int peer = none, int number = none, int source = none) {
-        p_.found(f, rank, block, number);
-        p_.report_.round = round_;
-        p_.report_.port = port;
-        p_.report_.peer = peer;
-        p_.report_.source = source;
-        return false;
-    }
 
     [[gnu::cold]] [[gnu::noinline]] constexpr bool set_initial_state() {
         const long all = static_cast<long>(p_.n) * p_.slots;
@@ -231,44 +287,29 @@ private:
     }
 
     [[gnu::noinline]] constexpr bool copy(int r, int port, const move& m, bool& staged) {
+        rank_ = r, port_ = port, peer_ = m.from;
         long j = moves_.p[m.from * p_.ports + port].sent_at;
         for (long k = m.received_at; k < m.received_at + m.received; ++k, ++j) {
             const int y = received_blocks_.p[k];
             const long i = at(r, y);
-            if (copied_in_.p[i] == round_ + 1) return fail(fault::copied_twice, r, port, y, m.from, sent_blocks_.p[j]);
-            copied_in_.p[i] = round_ + 1;
+            const bool counts = label_.p[i] != vacant || y >= p_.blocks;
+            if (!copy_block(i, j, y, sent_blocks_.p[j])) return false;
             if (sent_in_.p[i] == round_ + 1) staged = true;
-            if (label_.p[i] == vacant && y < p_.blocks) continue;
-            label_.p[i] = staged_label_.p[j];
+            if (!counts) continue;
             if (label_.p[i] != y && y < p_.blocks) fixed_ = false;
-            for (long w = 0; w < words_; ++w) masks_.p[i * words_ + w] = staged_masks_.p[j * words_ + w];
             if (ordered_) value_.p[i] = staged_value_.p[j];
         }
         return true;
     }
 
-    // Laws 3 and 3b: contributions to one block, none of them twice. Their order is checked by expressions alone.
     [[gnu::noinline]] constexpr bool reduce(int r, int port, const move& m, bool& staged) {
+        rank_ = r, port_ = port, peer_ = m.from;
         long j = moves_.p[m.from * p_.ports + port].sent_at;
         for (long k = m.received_at; k < m.received_at + m.received; ++k, ++j) {
             const int y = received_blocks_.p[k];
             const long i = at(r, y);
-            const int mine = label_.p[i];
             if (sent_in_.p[i] == round_ + 1 && !barrier_) staged = true;
-            if (mine == vacant && y < p_.blocks) continue;
-            if (mine == none) return fail(fault::reduces_into_undefined, r, port, y, m.from, sent_blocks_.p[j]);
-            if (mine != staged_label_.p[j]) {
-                fail(fault::mixed, r, port, y, m.from, sent_blocks_.p[j]);
-                if (sent_blocks_.p[j] == y && staged_label_.p[j] >= 0) p_.report_.held = staged_label_.p[j];
-                return false;
-            }
-            for (long w = 0; w < words_; ++w) {
-                const std::uint64_t had = masks_.p[i * words_ + w], more = staged_masks_.p[j * words_ + w];
-                if ((had & more) && !barrier_)
-                    return fail(fault::twice, r, port, y, m.from, sent_blocks_.p[j],
-                        static_cast<int>(w) * 64 + std::countr_zero(had & more));
-                masks_.p[i * words_ + w] = had | more;
-            }
+            if (!reduce_block(i, j, y, sent_blocks_.p[j])) return false;
         }
         return true;
     }
@@ -337,39 +378,19 @@ private:
                     w.hi = w.lo + 1;
                     w.label = r * p_.blocks + exchanged.p[slot] % p_.blocks;
                 }
-                if (w.label != none && !holds(r, slot, w)) return;
+                if (w.label != none && !holds(at(r, slot), r, slot, w)) return;
             }
         }
     }
-    [[gnu::noinline]] constexpr bool holds(int r, int slot, const wanted& w) {
-        const long i = at(r, slot);
-        if (label_.p[i] < 0) return fail(fault::holds_nothing, r, none, slot);
-        // Of a redistribution the label says all: no schedule of one combines contributions.
-        if (const int off = first_difference(masks_.p + i * words_, words_, w);
-            off >= 0 && p_.kind != collective::redistribute)
-            return fail(lacking(p_.kind, off, w), r, none, barrier_ ? none : slot, none, none, off);
-        if (label_.p[i] != w.label) {
-            fail(fault::holds_other, r, none, slot);
-            p_.report_.held = p_.kind == collective::all_to_all ? label_.p[i] / p_.blocks : label_.p[i];
-            return false;
-        }
-        return true;
-    }
 
-    problem p_;
-    const bool ordered_, barrier_;
-    long words_ = 1;
-    int round_ = none;
+    const bool ordered_;
     long sent_ = 0;  // blocks sent in the round, by all ranks
     int staged_rounds_ = 0;
-    bool fixed_ = true;                        // no block has been copied to a slot of another number
-    buffer<int> label_, sent_in_, copied_in_;  // per (rank, slot)
-    buffer<std::uint64_t> masks_;
+    bool fixed_ = true;    // no block has been copied to a slot of another number
+    buffer<int> sent_in_;  // per (rank, slot), as states are
     buffer<expression> value_;
     buffer<move> moves_;                         // per (rank, port)
     buffer<int> sent_blocks_, received_blocks_;  // of the round, by rank and port
-    buffer<int> staged_label_;                   // contents of the blocks sent in the round
-    buffer<std::uint64_t> staged_masks_;
     buffer<expression> staged_value_;
     buffer<int> by_peer_;
     buffer<expression> node_;         // per slot: the fold that is being made

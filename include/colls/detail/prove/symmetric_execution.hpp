@@ -9,15 +9,13 @@ namespace colls::inline v1::detail {
 
 /// Finds the permutation sigma of the slots such that rank r + 1 does with slot sigma(x) what rank r does with slot x,
 /// with peers greater by 1 (mod n): found from ranks 0 and 1, checked on all. Then executes rank 0.
-class symmetric_execution {
+class symmetric_execution : execution {
 public:
-    constexpr symmetric_execution(const schedule_reader& s, int n)
-        : p_(s, n), barrier_(p_.kind == collective::barrier) {}
+    constexpr symmetric_execution(const schedule_reader& s, int n) : execution(s, n) {}
 
     /// True where the schedule is symmetric in this sense. O(n · (rounds · ports + blocks moved by a rank)) steps.
     [[gnu::cold]] [[gnu::noinline]] constexpr bool applies() {
-        if (!p_.report_.ok() || p_.n < 2 || rooted(p_.kind) || p_.kind == collective::inclusive_scan ||
-            p_.kind == collective::exclusive_scan || p_.kind == collective::redistribute)
+        if (!p_.report_.ok() || p_.n < 2 || rooted(p_.kind) || is_scan(p_.kind) || p_.kind == collective::redistribute)
             return false;
         trace first, a, b;
         if (!record(0, first) || !record(0, a) || !record(1, b) || !find_sigma(a, b) || !states_follow()) return false;
@@ -33,7 +31,6 @@ public:
     /// Checks the laws on rank 0. To be called after applies() has returned true.
     [[gnu::cold]] [[gnu::noinline]] constexpr report run() {
         p_.report_.n = p_.n;
-        words_ = (p_.n + 63) / 64;
         find_cycles();
         if (run_rounds()) check_result();
         return p_.report_;
@@ -192,16 +189,6 @@ private:
         }
     }
 
-    [[gnu::cold]] [[gnu::noinline]] constexpr bool fail(
-        fault f, int port, int block, int peer = none, int number = none, int source = none) {
-        p_.found(f, 0, block, number);
-        p_.report_.round = round_;
-        p_.report_.port = port;
-        p_.report_.peer = peer;
-        p_.report_.source = source;
-        return false;
-    }
-
     [[gnu::cold]] [[gnu::noinline]] constexpr bool run_rounds() {
         label_.need(p_.slots);
         masks_.need(p_.slots * words_);
@@ -223,11 +210,11 @@ private:
     [[gnu::cold]] [[gnu::noinline]] constexpr bool match(const move* m) {
         for (int port = 0; port < p_.ports; ++port, ++m) {
             if (m->to != none && (m->from == none || (m->from + m->to) % p_.n != 0))
-                return fail(
-                    fault::send_unmatched, port, none, m->to, none, m->from == none ? none : (m->from + m->to) % p_.n);
+                return fail(fault::send_unmatched, 0, port, none, m->to, none,
+                    m->from == none ? none : (m->from + m->to) % p_.n);
             if (m->from == none) continue;
-            if (m->to == none) return fail(fault::receive_unmatched, port, none, m->from, none, none);
-            if (m->sent != m->received) return fail(fault::sizes, port, m->received, m->from, m->sent);
+            if (m->to == none) return fail(fault::receive_unmatched, 0, port, none, m->from, none, none);
+            if (m->sent != m->received) return fail(fault::sizes, 0, port, m->received, m->from, m->sent);
         }
         return true;
     }
@@ -240,7 +227,7 @@ private:
             staged_masks_.need((m->received_at - first + m->received) * words_, (m->received_at - first) * words_);
             for (long j = 0; j < m->sent; ++j) {
                 const int x = t.sent.p[m->sent_at + j];
-                if (label_.p[x] == none) return fail(fault::sends_undefined, port, x, m->to);
+                if (label_.p[x] == none) return fail(fault::sends_undefined, 0, port, x, m->to);
                 const long to = m->received_at - first + j;
                 staged_label_.p[to] = moved_label(label_.p[x], m->from);
                 rotate(masks_.p + x * words_, staged_masks_.p + to * words_, m->from);
@@ -253,37 +240,14 @@ private:
         for (const bool reducing : {false, true})
             for (int port = 0; port < p_.ports; ++port) {
                 if (m[port].reduces != reducing) continue;
-                for (long j = 0; j < m[port].received; ++j)
-                    if (!receive_block(m[port], port, t.received.p[m[port].received_at + j],
-                            m[port].received_at - first + j, moved_slot(t.sent.p[m[port].sent_at + j], m[port].from)))
-                        return false;
+                port_ = port, peer_ = m[port].from;
+                for (long j = 0; j < m[port].received; ++j) {
+                    const int y = t.received.p[m[port].received_at + j];
+                    const int x = moved_slot(t.sent.p[m[port].sent_at + j], peer_);
+                    const long staged = m[port].received_at - first + j;
+                    if (!(reducing ? reduce_block(y, staged, y, x) : copy_block(y, staged, y, x))) return false;
+                }
             }
-        return true;
-    }
-    constexpr bool receive_block(const move& m, int port, int y, long j, int x) {
-        if (!m.reduces) {
-            if (copied_in_.p[y] == round_ + 1) return fail(fault::copied_twice, port, y, m.from, x);
-            copied_in_.p[y] = round_ + 1;
-        }
-        const int mine = label_.p[y], theirs = staged_label_.p[j];
-        if (mine == vacant && y < p_.blocks) return true;
-        if (!m.reduces) {
-            label_.p[y] = theirs;
-            for (long w = 0; w < words_; ++w) masks_.p[y * words_ + w] = staged_masks_.p[j * words_ + w];
-            return true;
-        }
-        if (mine == none) return fail(fault::reduces_into_undefined, port, y, m.from, x);
-        if (mine != theirs) {
-            fail(fault::mixed, port, y, m.from, x);
-            if (x == y && theirs >= 0) p_.report_.held = theirs;
-            return false;
-        }
-        for (long w = 0; w < words_; ++w) {
-            const std::uint64_t had = masks_.p[y * words_ + w], more = staged_masks_.p[j * words_ + w];
-            if ((had & more) && !barrier_)
-                return fail(fault::twice, port, y, m.from, x, static_cast<int>(w) * 64 + std::countr_zero(had & more));
-            masks_.p[y * words_ + w] = had | more;
-        }
         return true;
     }
     [[gnu::cold]] [[gnu::noinline]] constexpr bool check_result() {
@@ -293,29 +257,14 @@ private:
                 const int source = final_.p[x] / p_.blocks;
                 w = {final_.p[x] % p_.blocks, source, source + 1};
             }
-            if (w.label != none && !holds(x, w)) return false;
+            if (w.label != none && !holds(x, 0, x, w)) return false;
         }
         return true;
     }
-    [[gnu::cold]] [[gnu::noinline]] constexpr bool holds(int x, const wanted& w) {
-        if (label_.p[x] < 0) return fail(fault::holds_nothing, none, x);
-        if (const int off = first_difference(masks_.p + x * words_, words_, w); off >= 0)
-            return fail(lacking(p_.kind, off, w), none, barrier_ ? none : x, none, none, off);
-        if (label_.p[x] == w.label) return true;
-        fail(fault::holds_other, none, x);
-        p_.report_.held = p_.kind == collective::all_to_all ? label_.p[x] / p_.blocks : label_.p[x];
-        return false;
-    }
 
-    problem p_;
-    const bool barrier_;
     const block_set heard_ = block(0);  // stands for the ranks that the sender of a barrier's message depends on
-    long words_ = 1;
-    int round_ = none;
     buffer<int> sigma_, cycle_, begin_, place_, length_;
     buffer<int> initial_, final_;  // all_to_all: what the slots of rank 0 hold before and after
-    buffer<int> label_, copied_in_, staged_label_;
-    buffer<std::uint64_t> masks_, staged_masks_;
 };
 
 }  // namespace colls::inline v1::detail

@@ -2,7 +2,7 @@
 // IWYU pragma: private, include <colls/simulate.hpp>
 #pragma once
 
-#include <colls/detail/prove/block_count.hpp>
+#include <colls/detail/prove/reader.hpp>
 #include <colls/simulate.hpp>
 #include <colls/simulate/detail/moving_transfers.hpp>
 

@@ -6,7 +6,7 @@
 // other.
 #pragma once
 
-#include <colls/detail/prove/block_count.hpp>
+#include <colls/detail/prove/reader.hpp>
 #include <colls/simulate.hpp>
 #include <colls/simulate/detail/moving_transfers.hpp>
 

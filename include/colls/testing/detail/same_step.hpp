@@ -2,7 +2,7 @@
 // IWYU pragma: private, include <colls/testing/mutate.hpp>
 #pragma once
 
-#include <colls/detail/prove/block_count.hpp>
+#include <colls/detail/prove/reader.hpp>
 #include <colls/step.hpp>
 
 namespace colls::inline v1::testing::detail {

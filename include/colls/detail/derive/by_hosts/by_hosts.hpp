@@ -2,10 +2,8 @@
 // IWYU pragma: private, include <colls/schedules/host_hierarchy.hpp>
 #pragma once
 
-#include <colls/detail/derive/by_hosts/all_gather.hpp>
-#include <colls/detail/derive/by_hosts/all_reduce.hpp>
-#include <colls/detail/derive/by_hosts/broadcast.hpp>
 #include <colls/detail/derive/by_hosts/scatter.hpp>
+#include <colls/detail/derive/by_hosts/split.hpp>
 #include <colls/detail/derive/reversal.hpp>
 #include <colls/family.hpp>
 
@@ -28,20 +26,20 @@ constexpr auto by_hosts(const host_hierarchy<Inter>& h) {
         const auto across = schedule_of<C>(h.inter);
         using S = std::remove_const_t<decltype(across)>;
         if constexpr (C == all_reduce)
-            return by_hosts_all_reduce<S>{across, h.hosts, h.lanes};
+            return by_hosts_split<S>{across, h.hosts, h.lanes};
         else if constexpr (C == broadcast)
-            return by_hosts_broadcast<S>{across, h.hosts, h.lanes, h.root};
+            return by_hosts_split<S>{across, h.hosts, h.lanes, h.root};
         else if constexpr (C == all_gather)
-            return by_hosts_all_gather<S>{across, h.hosts};
+            return by_hosts_split<S>{across, h.hosts};
         else if constexpr (C == scatter)
             return by_hosts_scatter<S>{across, h.hosts, h.root};
         else if constexpr (!reversible<S>)
             return underivable{};
         // The dual of the reversed schedule, reversed.
         else if constexpr (C == reduce)
-            return reverse(by_hosts_broadcast<reverse_of<S>>{reverse(across), h.hosts, h.lanes, h.root});
+            return reverse(by_hosts_split<reverse_of<S>>{reverse(across), h.hosts, h.lanes, h.root});
         else if constexpr (C == reduce_scatter)
-            return reverse(by_hosts_all_gather<reverse_of<S>>{reverse(across), h.hosts});
+            return reverse(by_hosts_split<reverse_of<S>>{reverse(across), h.hosts});
         else if constexpr (C == gather)
             return reverse(by_hosts_scatter<reverse_of<S>>{reverse(across), h.hosts, h.root});
         else

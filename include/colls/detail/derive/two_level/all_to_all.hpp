@@ -9,21 +9,18 @@ namespace colls::inline v1::detail {
 /// all_to_all: inside each node, where the data for one place of every node is one block; then across the nodes, where
 /// one message carries the blocks of all places. Slots are ordered by place, then by node.
 template <class Intra, class Inter>
-struct two_level_all_to_all : part<Intra, 0>, part<Inter, 1> {
-    int node = 0;
-    constexpr decltype(auto) intra() const { return part<Intra, 0>::get(); }
-    constexpr decltype(auto) inter() const { return part<Inter, 1>::get(); }
-
+struct two_level_all_to_all : two_level_pair<Intra, Inter> {
+    using pair = two_level_pair<Intra, Inter>;
+    using pair::implements, pair::inter, pair::intra, pair::node;
     /// The blocks of the level across nodes, in each of `times` superblocks of `apart` blocks.
     struct repeated_in {
         int times, apart;
         constexpr block_set operator()(const block_set& b) const { return b.repeated(times, apart); }
     };
 
-    static constexpr collective implements = collective::all_to_all;
     constexpr bool supports(int n) const {
         const node_grid g(n, node);
-        if (!g.divides(n) || !is_level(intra(), g.size) || !is_level(inter(), g.count)) return false;
+        if (!pair::supports(n)) return false;
         // A block set repeats at one distance only: an inter level whose own repetition ends elsewhere does not fit.
         const int apart = blocks_of(inter(), g.count);
         for (int round = 0; round < inter().rounds(g.count); ++round)
@@ -32,18 +29,6 @@ struct two_level_all_to_all : part<Intra, 0>, part<Inter, 1> {
                 if (b.reps > 1 && b.reps * b.stride != apart) return false;
             }
         return true;
-    }
-    constexpr int rounds(int n) const {
-        const node_grid g(n, node);
-        return intra().rounds(g.size) + inter().rounds(g.count);
-    }
-    constexpr int blocks(int n) const {
-        const node_grid g(n, node);
-        return blocks_of(intra(), g.size) * blocks_of(inter(), g.count);
-    }
-    constexpr int ports(int n) const {
-        const node_grid g(n, node);
-        return larger(ports_of(intra(), g.size), ports_of(inter(), g.count));
     }
     constexpr int input(int rank, int n, int slot) const {
         const node_grid g(n, node);

@@ -62,4 +62,34 @@ constexpr bool is_level(const S& s, int size) {
 /// The greater of two counts.
 constexpr int larger(int a, int b) { return a > b ? a : b; }
 
+/// What two-level schedules of one schedule a level have in common; some have other blocks or ports.
+template <class Intra, class Inter>
+struct two_level_pair : part<Intra, 0>, part<Inter, 1> {
+    int node = 0;
+    constexpr decltype(auto) intra() const { return part<Intra, 0>::get(); }
+    constexpr decltype(auto) inter() const { return part<Inter, 1>::get(); }
+
+    static constexpr collective implements = implemented_by<Intra>;
+    constexpr bool supports(int n) const {
+        const node_grid g(n, node);
+        return g.divides(n) && is_level(intra(), g.size) && is_level(inter(), g.count);
+    }
+    constexpr int rounds(int n) const {
+        const node_grid g(n, node);
+        return intra().rounds(g.size) + inter().rounds(g.count);
+    }
+    constexpr int blocks(int n) const {
+        const node_grid g(n, node);
+        return blocks_of(intra(), g.size) * blocks_of(inter(), g.count);
+    }
+    constexpr int ports(int n) const {
+        const node_grid g(n, node);
+        return larger(ports_of(intra(), g.size), ports_of(inter(), g.count));
+    }
+    constexpr int root(int n) const {
+        const node_grid g(n, node);
+        return g.rank_at(root_of(inter(), g.count), root_of(intra(), g.size));
+    }
+};
+
 }  // namespace colls::inline v1::detail

@@ -9,33 +9,14 @@ namespace colls::inline v1::detail {
 
 /// broadcast: across the nodes' leaders, then inside each node. reduce: inside each node to its leader, then across.
 template <class Intra, class Inter>
-struct two_level_rooted : part<Intra, 0>, part<Inter, 1> {
-    int node = 0;
-    constexpr decltype(auto) intra() const { return part<Intra, 0>::get(); }
-    constexpr decltype(auto) inter() const { return part<Inter, 1>::get(); }
-
-    static constexpr collective implements = implemented_by<Intra>;
+struct two_level_rooted : two_level_pair<Intra, Inter> {
+    using pair = two_level_pair<Intra, Inter>;
+    using pair::implements, pair::inter, pair::intra, pair::node;
     static constexpr bool inside_first = implements == collective::reduce;
 
-    constexpr bool supports(int n) const {
-        const node_grid g(n, node);
-        return g.divides(n) && is_level(intra(), g.size) && is_level(inter(), g.count);
-    }
-    constexpr int rounds(int n) const {
-        const node_grid g(n, node);
-        return intra().rounds(g.size) + inter().rounds(g.count);
-    }
     constexpr int blocks(int n) const {
         const node_grid g(n, node);
         return lcm(blocks_of(intra(), g.size), blocks_of(inter(), g.count));
-    }
-    constexpr int ports(int n) const {
-        const node_grid g(n, node);
-        return larger(ports_of(intra(), g.size), ports_of(inter(), g.count));
-    }
-    constexpr int root(int n) const {
-        const node_grid g(n, node);
-        return g.rank_at(root_of(inter(), g.count), root_of(intra(), g.size));
     }
     constexpr step at(int rank, int n, int round, int port) const {
         const node_grid g(n, node);
@@ -56,7 +37,7 @@ struct reverse_trait<two_level_rooted<Intra, Inter>> {
     static constexpr bool possible = reversible<Intra> && reversible<Inter>;
     using type = two_level_rooted<reverse_of<Intra>, reverse_of<Inter>>;
     static constexpr type apply(const two_level_rooted<Intra, Inter>& t) {
-        return {reverse(t.intra()), reverse(t.inter()), t.node};
+        return {{reverse(t.intra()), reverse(t.inter()), t.node}};
     }
 };
 

@@ -10,26 +10,11 @@ namespace colls::inline v1::detail {
 /// reduce_scatter: inside each node, then across the nodes on what each rank owns. scatter: across the nodes' leaders,
 /// then inside each node. Each stretch of blocks that a rank owns between the two levels has ports of its own.
 template <class Intra, class Inter>
-struct two_level_scatter : part<Intra, 0>, part<Inter, 1> {
-    int node = 0;
-    constexpr decltype(auto) intra() const { return part<Intra, 0>::get(); }
-    constexpr decltype(auto) inter() const { return part<Inter, 1>::get(); }
-
-    static constexpr collective implements = implemented_by<Intra>;
+struct two_level_scatter : two_level_pair<Intra, Inter> {
+    using pair = two_level_pair<Intra, Inter>;
+    using pair::implements, pair::inter, pair::intra, pair::node;
     static constexpr bool inside_first = implements == collective::reduce_scatter;
 
-    constexpr bool supports(int n) const {
-        const node_grid g(n, node);
-        return g.divides(n) && is_level(intra(), g.size) && is_level(inter(), g.count);
-    }
-    constexpr int rounds(int n) const {
-        const node_grid g(n, node);
-        return intra().rounds(g.size) + inter().rounds(g.count);
-    }
-    constexpr int blocks(int n) const {
-        const node_grid g(n, node);
-        return blocks_of(intra(), g.size) * blocks_of(inter(), g.count);
-    }
     constexpr int ports(int n) const {
         const node_grid g(n, node);
         const int in = ports_of(intra(), g.size), across = ports_of(inter(), g.count);
@@ -37,10 +22,6 @@ struct two_level_scatter : part<Intra, 0>, part<Inter, 1> {
             return larger(in, across * most_stretches(intra(), g.size));
         else
             return larger(across, in * most_stretches(inter(), g.count));
-    }
-    constexpr int root(int n) const {
-        const node_grid g(n, node);
-        return g.rank_at(root_of(inter(), g.count), root_of(intra(), g.size));
     }
     constexpr int home(int n, int slot) const {
         const node_grid g(n, node);

@@ -21,7 +21,10 @@ namespace colls::inline v1::detail {
 /// The two-level schedule T of these parts.
 template <template <class...> class T, class... Part>
 constexpr T<Part...> two_levels(int node, const Part&... parts) {
-    return {parts..., node};
+    if constexpr (sizeof...(Part) == 2)
+        return {{parts..., node}};  // a two_level_pair
+    else
+        return {parts..., node};
 }
 
 /// The schedule with which h implements C, from its levels' schedules.
