@@ -165,17 +165,17 @@ std::string proof_cell(const entry& e, int n) {
 std::string choice_cell(collective what, int n, std::size_t bytes) {
     std::string text;
     colls::threads::run(1, [&](colls::communicator& comm) {
-        detail::rank_context& e = comm.context();
-        e.size = n;
-        e.by_messages = true;
+        detail::rank_context& self = comm.context();
+        self.size = n;
+        self.by_messages = true;
         detail::prediction best;
-        static_cast<void>(e.backend->figures());
+        static_cast<void>(self.backend->figures());
         const double s = seconds_of([&] {
-            best = detail::choose(e, detail::demand_of(e, what, bytes, false), detail::all_candidates_of(what));
+            best = detail::choose(self, detail::demand_of(self, what, bytes, false), detail::all_candidates_of(what));
         });
         text = fmt::format("{} ({})", time_text(s), best.of ? best.of->name : detail::eager_name);
-        e.size = 1;
-        e.by_messages = false;
+        self.size = 1;
+        self.by_messages = false;
     });
     return text;
 }
@@ -228,7 +228,8 @@ int main(int argc, char** argv) {
         std::string why = "not up to the largest n asked";
         for (int k = s.from; k <= s.to && !e.name.empty(); ++k) {
             if (!e.schedule.supports(1 << k)) continue;
-            if (const detail::message m = detail::too_large(e.schedule, 1 << k, detail::reach::buffers); !m.empty()) {
+            if (const detail::error_text m = detail::too_large(e.schedule, 1 << k, detail::reach::buffers);
+                !m.empty()) {
                 why = m.text();
                 break;
             }

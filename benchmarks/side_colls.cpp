@@ -43,11 +43,11 @@ public:
     }
     void run(job what, std::span<float> in, std::span<float> out, std::uint32_t variant) {
         if (variant != variant_) {  // in the first call of a turn, which is not kept
-            internal::rank_context& e = comm_.context();
-            std::swap(e.choices, choices_[variant_]);
-            std::swap(e.choices, choices_[variant]);
+            internal::rank_context& self = comm_.context();
+            std::swap(self.choices, choices_[variant_]);
+            std::swap(self.choices, choices_[variant]);
             // As COLLS_SCHEDULE would have it. (The names are literals, which end with a zero.)
-            e.env.schedule = variant == bench::automatic ? nullptr : bench::variant_name(variant).data();
+            self.env.schedule = variant == bench::automatic ? nullptr : bench::variant_name(variant).data();
             variant_ = variant;
         }
         const std::size_t bytes = std::max(in.size(), out.size()) * sizeof(float);
@@ -55,12 +55,12 @@ public:
     }
     /// The schedule of the latest call: the other one where buffers are out of the others' reach.
     std::string chosen(job what, std::size_t bytes, std::uint32_t) const {
-        const internal::rank_context& e = comm_.context();
-        const std::string_view name = e.recent[(e.calls - 1) % internal::call_record::kept].schedule;
+        const internal::rank_context& self = comm_.context();
+        const std::string_view name = self.recent[(self.calls - 1) % internal::call_record::kept].schedule;
         if (s_.transport != "staged" || name == internal::eager_name) return std::string(name);
         const colls::collective c = bench::collective_of(what);
-        return std::string(
-            internal::choose_out_of_reach(e, internal::demand_of(e, c, bytes, false), internal::all_candidates_of(c))
+        return std::string(internal::choose_out_of_reach(
+            self, internal::demand_of(self, c, bytes, false), internal::all_candidates_of(c))
                 .schedule->name());
     }
 

@@ -337,19 +337,19 @@ TEST_CASE("figures_now: a usual time of a line where the cores' distance has cha
     };
     std::vector<seen> of_rank(2);
     threads::run(2, [&](auto& comm) {
-        detail::rank_context& e = comm.context();
-        const detail::machine& measured = e.backend->figures();
+        detail::rank_context& self = comm.context();
+        const detail::machine& measured = self.backend->figures();
         const bool was_near = measured.alpha < measured.near_below;
         seen& s = of_rank[static_cast<std::size_t>(comm.rank())];
-        s.as_measured = detail::figures_now(e).alpha == measured.alpha;
-        s.first = e.sequence == 0;
+        s.as_measured = detail::figures_now(self).alpha == measured.alpha;
+        s.first = self.sequence == 0;
         if (comm.rank() == 0)
             for (int i = 0; i < 2; ++i)
-                detail::distance::take_sample(e, 0, was_near ? 2 * measured.near_below : measured.near_below / 2);
+                detail::distance::take_sample(self, 0, was_near ? 2 * measured.near_below : measured.near_below / 2);
         std::vector<float> x(100'000);
-        while (e.sequence <= detail::window + 8) colls::broadcast(comm, x, 0);
-        s.follows = detail::near_so_far(e) == was_near ||  // cores were sampled meanwhile, and decided so
-                    (detail::figures_now(e).alpha < measured.near_below) == !was_near;
+        while (self.sequence <= detail::window + 8) colls::broadcast(comm, x, 0);
+        s.follows = detail::near_so_far(self) == was_near ||  // cores were sampled meanwhile, and decided so
+                    (detail::figures_now(self).alpha < measured.near_below) == !was_near;
     });
     for (const seen& s : of_rank) {
         CHECK(s.as_measured);
@@ -396,8 +396,8 @@ TEST_CASE("the eager path: one call in 128 tells the distance of the cores, with
     const auto [n, barriers] = GENERATE(std::pair(3, false), std::pair(3, true), std::pair(8, false));
     std::vector<seen> of_rank(static_cast<std::size_t>(n));
     threads::run(n, [&](auto& comm) {
-        detail::rank_context& e = comm.context();
-        e.crowded = false;  // where ranks share cores nothing depends on the distance
+        detail::rank_context& self = comm.context();
+        self.crowded = false;  // where ranks share cores nothing depends on the distance
         seen& s = of_rank[static_cast<std::size_t>(comm.rank())];
         std::vector<float> in(bytes / sizeof(float)), first(in.size()), out(in.size());
         for (std::size_t i = 0; i < in.size(); ++i)
@@ -412,12 +412,12 @@ TEST_CASE("the eager path: one call in 128 tells the distance of the cores, with
             s.differ += std::memcmp(out.data(), first.data(), bytes) != 0;
         }
         // The next call tells the distance: a plan that is made now does not, nor does it count.
-        const std::uint64_t before = e.eager_calls;
+        const std::uint64_t before = self.eager_calls;
         auto plan = prepare::all_reduce(comm, in, out, sum);
         for (int i = 0; i < 3; ++i) plan.run();
-        s.of_plan = e.eager_calls - before;
+        s.of_plan = self.eager_calls - before;
         all_reduce(comm, in, out, sum);
-        s.eager = e.eager_calls, s.scheduled = e.sequence;
+        s.eager = self.eager_calls, s.scheduled = self.sequence;
         s.chosen = s.chosen && eager_is_chosen();
     });
     for (const seen& s : of_rank) {

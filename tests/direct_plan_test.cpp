@@ -26,6 +26,7 @@ namespace {
 
 using colls::collective;
 using colls::none;
+using colls::detail::buffer_kind;
 using colls::detail::copied_otherwise;
 using colls::detail::copying;
 using colls::detail::execution_plan;
@@ -33,7 +34,6 @@ using colls::detail::execution_plan_for;
 using colls::detail::instruction;
 using colls::detail::location;
 using colls::detail::opcode;
-using colls::detail::place;
 using colls::detail::reach;
 
 /// A copy of one rank's program that a test may change.
@@ -70,7 +70,7 @@ public:
             for (int chunk = 0; chunk < chunks_; ++chunk)
                 for (int u = 0; u < data_.units(); ++u)
                     if (data_.has_input(r, u)) {
-                        memory_cell& c = cell({r, u, place::input}, chunk);
+                        memory_cell& c = cell({r, u, buffer_kind::input}, chunk);
                         c.held = {{r}, u + chunk * chunk_offset};
                         c.is_defined = true;
                     }
@@ -107,13 +107,13 @@ private:
     // In place, input and output of a unit are one cell, except for all_to_all. Staged, a scratch slot serves several
     // chunks in turn.
     memory_cell& cell(const location& l, int chunk) {
-        const bool is_scratch = l.where == place::scratch;
-        const bool is_apart = l.where == place::output && !in_place_;
-        const place kind = is_scratch ? place::scratch : is_apart ? place::output : place::input;
+        const bool is_scratch = l.where == buffer_kind::scratch;
+        const bool is_apart = l.where == buffer_kind::output && !in_place_;
+        const place kind = is_scratch ? buffer_kind::scratch : is_apart ? buffer_kind::output : buffer_kind::input;
         return cells_[{l.rank, kind, l.index + (is_scratch ? chunk % chunks_in_flight : chunk) * chunk_offset}];
     }
     memory_cell& cell_of(int r, const location& l) {
-        if (l.rank != r && l.where != place::scratch && plan_.within == reach::scratch)
+        if (l.rank != r && l.where != buffer_kind::scratch && plan_.within == reach::scratch)
             fail("accesses a buffer that it cannot reach", r, l);
         return cell(l, chunk_[index(r)]);
     }
@@ -249,7 +249,7 @@ private:
         for (int chunk = 0; chunk < chunks_; ++chunk)
             for (int u = 0; u < data_.units(); ++u) {
                 if (!data_.has_output(r, u)) continue;
-                const location l{r, u, place::output};
+                const location l{r, u, buffer_kind::output};
                 const memory_cell& c = cell(l, chunk);
                 if (!c.is_defined) return fail("ends without a result", r, l);
                 if (!data_.is_output(r, u, c.held, chunk * chunk_offset)) return fail("ends with a wrong result", r, l);
@@ -270,7 +270,7 @@ private:
     const int chunks_;
     std::vector<std::vector<int>> clocks_;
     std::map<std::pair<int, int>, std::vector<int>> published_;  // (rank, value) -> its clock then
-    std::map<std::tuple<int, place, int>, memory_cell> cells_;
+    std::map<std::tuple<int, buffer_kind, int>, memory_cell> cells_;
     std::string fault_;
 };
 
@@ -372,12 +372,13 @@ TEST_CASE("direct plans: what a rank keeps as well as stages is copied right beh
                 for (std::size_t i = 0; i < p.body.size(); ++i) {
                     if (p.body[i].op != opcode::copy || p.body[i].pushes == 0) continue;
                     ++together;
-                    REQUIRE(p.body[i].to.where == place::scratch);
+                    REQUIRE(p.body[i].to.where == buffer_kind::scratch);
                     REQUIRE(p.body[i].pushes == 1);
                     REQUIRE(i + 1 < p.body.size());
                     const location &staged = p.operands[static_cast<std::size_t>(p.body[i].first)],
                                    &kept = p.operands[static_cast<std::size_t>(p.body[i + 1].first)];
-                    CHECK((p.body[i + 1].keep && staged.where == place::input && kept.where == place::input));
+                    CHECK(
+                        (p.body[i + 1].keep && staged.where == buffer_kind::input && kept.where == buffer_kind::input));
                     CHECK((staged.rank == kept.rank && staged.index == kept.index));
                 }
                 INFO(r.name << ", n " << n);

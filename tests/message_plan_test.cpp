@@ -31,12 +31,12 @@ namespace {
 
 using colls::collective;
 using colls::none;
+using colls::detail::buffer_kind;
 using colls::detail::execution_plan;
 using colls::detail::execution_plan_for;
 using colls::detail::instruction;
 using colls::detail::location;
 using colls::detail::opcode;
-using colls::detail::place;
 using colls::detail::reach;
 
 /// A copy of one rank's program that a test may change.
@@ -59,7 +59,7 @@ public:
         : plan_(plan), what_(plan.schedule.implements), data_(plan), programs_(programs), at_(programs.size(), 0) {
         for (int r = 0; r < plan.size; ++r)
             for (int u = 0; u < data_.units(); ++u)
-                if (data_.has_input(r, u)) cell({r, u, place::input}) = {{r}, u};
+                if (data_.has_input(r, u)) cell({r, u, buffer_kind::input}) = {{r}, u};
     }
     /// Runs all ranks, always the lowest that can go on; returns the first fault, or nothing.
     std::string run() {
@@ -99,8 +99,8 @@ private:
     static std::size_t index(int i) { return static_cast<std::size_t>(i); }
     // Without contributions: must not be read. Input and output of a unit are one cell, except for all_to_all.
     plan_value& cell(const location& l) {
-        const bool is_apart = l.where == place::output && what_ == collective::all_to_all;
-        return cells_[{l.rank, l.where == place::scratch || is_apart ? l.where : place::input, l.index}];
+        const bool is_apart = l.where == buffer_kind::output && what_ == collective::all_to_all;
+        return cells_[{l.rank, l.where == buffer_kind::scratch || is_apart ? l.where : buffer_kind::input, l.index}];
     }
     void fail(const std::string& what, int r, const location& l) {
         if (fault_.empty())
@@ -194,7 +194,7 @@ private:
     void check_output(int r) {
         for (int u = 0; u < data_.units(); ++u) {
             if (!data_.has_output(r, u)) continue;
-            const location l{r, u, place::output};
+            const location l{r, u, buffer_kind::output};
             const plan_value& got = cell(l);
             if (got.ranks.empty()) return fail("ends without a result", r, l);
             if (!data_.is_output(r, u, got)) return fail("ends with a wrong result", r, l);
@@ -206,7 +206,7 @@ private:
     const plan_data data_;
     const std::vector<program>& programs_;
     std::vector<std::size_t> at_;
-    std::map<std::tuple<int, place, int>, plan_value> cells_;
+    std::map<std::tuple<int, buffer_kind, int>, plan_value> cells_;
     std::map<std::pair<int, int>, channel> channels_;  // (sender, receiver)
     std::string fault_;
 };
@@ -388,7 +388,7 @@ TEST_CASE("message plans: a message of input alone is posted with the first roun
                     if (i.op != opcode::send) continue;
                     bool goes_ahead = i.count > 0 && messages[i.peer] == 1;
                     for (int k = i.first; k < i.first + i.count; ++k)
-                        goes_ahead = goes_ahead && p.operands[k].where == place::input;
+                        goes_ahead = goes_ahead && p.operands[k].where == buffer_kind::input;
                     const bool is_first = static_cast<int>(at) < p.segments[0];
                     CHECK(is_first == (goes_ahead || i.round == 0));
                     ahead_here += is_first && i.round > 0;

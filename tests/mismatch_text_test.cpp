@@ -217,8 +217,8 @@ TEST_CASE("mismatch: where a peer waits in a later call, this rank compares when
     std::vector<std::uint64_t> fingerprints;
     for (int i = 0; i < calls; ++i) {
         colls::broadcast<colls::direct>(twin, x, 0);
-        const colls::detail::rank_context& e = twin.context();
-        fingerprints.push_back(e.recent[(e.calls - 1) % colls::detail::call_record::kept].fingerprint);
+        const colls::detail::rank_context& self = twin.context();
+        fingerprints.push_back(self.recent[(self.calls - 1) % colls::detail::call_record::kept].fingerprint);
     }
     // The peer waits one call or more ahead, always in the right call but for the last time.
     for (const int ahead : {1, 2})

@@ -254,8 +254,8 @@ struct handed_over {
 TEST_CASE("names: a text lists four blocks of a round, and says when there are more", "[names]") {
     const auto text_of = [](int count) {
         const colls::any_schedule s(handed_over{count});
-        colls::detail::message text;
-        colls::detail::say_blocks(text, {.peer = 0, .round = 0, .steps = &s, .rank = 1, .size = 2});
+        colls::detail::error_text text;
+        colls::detail::say_blocks(text, {.peer = 0, .round = 0, .blocks_of = &s, .rank = 1, .size = 2});
         return std::string(text.text());
     };
     CHECK(text_of(1) == ", block 0");
@@ -272,10 +272,10 @@ TEST_CASE("names: a text lists the blocks of a round, and none after the last ro
             .round = round,
             .what = "all_gather",
             .blocks = &colls::detail::say_blocks,
-            .steps = &s,
+            .blocks_of = &s,
             .rank = 0,
             .size = 5};
-        colls::detail::message text;
+        colls::detail::error_text text;
         text << at;
         return std::string(text.text());
     };
@@ -286,9 +286,9 @@ TEST_CASE("names: a text lists the blocks of a round, and none after the last ro
 }
 
 TEST_CASE("texts: sizes in GB have three digits or are whole, and what is too long is cut", "[names]") {
-    using colls::detail::message;
+    using colls::detail::error_text;
     const auto gigabytes = [](double n) {
-        message text;
+        error_text text;
         return std::string(put_gigabytes(text << "about ", n * (1 << 30)).text());
     };
     CHECK(gigabytes(0.1234) == "about 0.123 GB");

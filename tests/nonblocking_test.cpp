@@ -310,10 +310,11 @@ TEST_CASE("every collective: gives right results when it is started, and each ti
 /// Rank 0 finds the other rank at another distance than so far, as if the system had moved it.
 void move_cores(colls::communicator& comm) {
     namespace detail = colls::detail;
-    detail::rank_context& e = comm.context();
+    detail::rank_context& self = comm.context();
     if (comm.rank() != 0) return;
-    const double limit = e.backend->figures().near_below, seconds = detail::near_so_far(e) ? 2 * limit : limit / 2;
-    for (int i = 0; i < 4; ++i) detail::distance::take_sample(e, e.sequence, seconds);
+    const double limit = self.backend->figures().near_below,
+                 seconds = detail::near_so_far(self) ? 2 * limit : limit / 2;
+    for (int i = 0; i < 4; ++i) detail::distance::take_sample(self, self.sequence, seconds);
 }
 
 TEST_CASE("a prepared collective: allocates nothing when it is run or started again", "[nonblocking][prepare]") {

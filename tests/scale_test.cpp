@@ -332,26 +332,27 @@ TEST_CASE("large groups: families that rotate are what the proof finds, and coun
 
 TEST_CASE("large groups: automatic chooses at 8,192 ranks without those that it cannot count", "[scale]") {
     colls::threads::run(1, [](colls::communicator& comm) {
-        colls::detail::rank_context& e = comm.context();
-        e.size = 8'192;
-        e.by_messages = true;
+        colls::detail::rank_context& self = comm.context();
+        self.size = 8'192;
+        self.by_messages = true;
         for (const collective c : {collective::broadcast, collective::inclusive_scan, collective::reduce_scatter}) {
             const auto list = colls::detail::all_candidates_of(c);
-            const auto best = colls::detail::choose(e, colls::detail::demand_of(e, c, 1 << 20, false), list);
+            const auto best = colls::detail::choose(self, colls::detail::demand_of(self, c, 1 << 20, false), list);
             REQUIRE(best.of != nullptr);
-            CHECK(colls::detail::is_weighed(*best.of, e, reach::nothing));
+            CHECK(colls::detail::is_weighed(*best.of, self, reach::nothing));
             int left_out = 0;
             for (int i = 0; i < list.count; ++i)
-                left_out += list.first[i].schedule.supports(e.size) &&
-                            !colls::detail::is_weighed(list.first[i], e, reach::nothing);
+                left_out += list.first[i].schedule.supports(self.size) &&
+                            !colls::detail::is_weighed(list.first[i], self, reach::nothing);
             CHECK(left_out == (c == collective::reduce_scatter ? 0 : 2));  // ring and direct
         }
         // Where direct alone fits it is taken all the same.
-        colls::detail::demand d = colls::detail::demand_of(e, collective::gather, 1 << 20, false);
-        CHECK(colls::detail::choose(e, d, colls::detail::all_candidates_of(collective::gather)).of->name == "direct");
+        colls::detail::demand d = colls::detail::demand_of(self, collective::gather, 1 << 20, false);
+        CHECK(
+            colls::detail::choose(self, d, colls::detail::all_candidates_of(collective::gather)).of->name == "direct");
         const std::string table = colls::explain(comm, collective::broadcast, 1 << 20);
         CHECK(lacks(table, {"ring", "not weighed", "tree"}) == "");
-        e.size = 1;
-        e.by_messages = false;
+        self.size = 1;
+        self.by_messages = false;
     });
 }

@@ -394,34 +394,35 @@ TEST_CASE("single copies: ordinary buffers go as is best at the distance that th
     for (const int n : {2, 3}) {
         counters& c = shared_counters();
         colls::processes::run(n, [&](colls::communicator& comm) {
-            detail::rank_context& e = comm.context();
-            const bool first = detail::distance::starts_near(e);
+            detail::rank_context& self = comm.context();
+            const bool first = detail::distance::starts_near(self);
             mixed_calls calls(comm, c);
             numbers in(100'000), out(in.size() * static_cast<std::size_t>(n));
             for (const bool moved : {true, false, true}) {
                 const bool near = moved ? !first : first;
                 // As if the system had moved a core. Ranks that make the same calls agree on when it was.
-                for (int i = 0; i < 500 && detail::near_so_far(e) != near; ++i) {
-                    const double limit = e.backend->figures().near_below;
-                    if (comm.rank() == 0) detail::distance::take_sample(e, e.sequence, near ? limit / 2 : 2 * limit);
+                for (int i = 0; i < 500 && detail::near_so_far(self) != near; ++i) {
+                    const double limit = self.backend->figures().near_below;
+                    if (comm.rank() == 0)
+                        detail::distance::take_sample(self, self.sequence, near ? limit / 2 : 2 * limit);
                     colls::barrier(comm);
                 }
                 colls::all_gather(comm, in, out);
-                const bool agreed = detail::near_so_far(e) == near;  // else a sample was taken meanwhile
+                const bool agreed = detail::near_so_far(self) == near;  // else a sample was taken meanwhile
                 // The choices for calls of this size: smaller ones are staged at any distance.
                 const std::size_t bytes = out.size() * sizeof(out[0]);
-                for (const detail::schedule_choice& made : e.choices) {
+                for (const detail::schedule_choice& made : self.choices) {
                     const bool of_this_call =
                         (made.key & 0xffff) == detail::size_class(bytes) &&
                         (made.key >> 16 & 15) == static_cast<std::uint64_t>(colls::collective::all_gather);
                     if (!made.staged || !of_this_call) continue;
                     ++c.choices;
                     c.wrong += (made.staged->within == detail::reach::processes) !=
-                               detail::copies_at(e, (made.key >> 25 & 1) != 0);
+                               detail::copies_at(self, (made.key >> 25 & 1) != 0);
                 }
                 if (moved && agreed) {
-                    c.wrong += e.copies_between && detail::copies_at(e, near) != near;
-                    c.wrong += detail::streams_at(e, near) == near;
+                    c.wrong += self.copies_between && detail::copies_at(self, near) != near;
+                    c.wrong += detail::streams_at(self, near) == near;
                 }
                 calls.run(8, static_cast<unsigned>(n));
             }
@@ -473,9 +474,9 @@ TEST_CASE(
         for (const std::size_t count : {std::size_t{1}, piece, 2 * piece + 77, chunk + 3 * piece + 5}) {
             counters& c = shared_counters();
             colls::processes::run(n, [&](colls::communicator& comm) {
-                colls::detail::rank_context& e = comm.context();
-                e.streams = true;                                   // as if so measured
-                e.waits = colls::detail::wait_policy(true, false);  // asks for no other rank on its core
+                colls::detail::rank_context& self = comm.context();
+                self.streams = true;                                   // as if so measured
+                self.waits = colls::detail::wait_policy(true, false);  // asks for no other rank on its core
                 battery(comm, count, c).run_all_gather();
             });
             INFO(n << " ranks, blocks of " << count << ", element " << c.first_wrong);

@@ -29,14 +29,14 @@ std::uint32_t value(int rank, std::size_t i) {
 /// that did not succeed.
 bool set_distance(colls::communicator& comm, bool near) {
     namespace detail = colls::detail;
-    detail::rank_context& e = comm.context();
+    detail::rank_context& self = comm.context();
     std::vector<float> moved(600);  // by a schedule, whose operations have numbers
-    for (int i = 0; i < 500 && detail::near_so_far(e) != near; ++i) {
-        const double limit = e.backend->figures().near_below;
-        if (comm.rank() == 0) detail::distance::take_sample(e, e.sequence, near ? limit / 2 : 2 * limit);
+    for (int i = 0; i < 500 && detail::near_so_far(self) != near; ++i) {
+        const double limit = self.backend->figures().near_below;
+        if (comm.rank() == 0) detail::distance::take_sample(self, self.sequence, near ? limit / 2 : 2 * limit);
         colls::all_reduce<colls::direct>(comm, moved, colls::sum);
     }
-    return detail::near_so_far(e) == near;
+    return detail::near_so_far(self) == near;
 }
 
 /// Elements of `got`, from number `first` of the whole on, that are not the sum over the ranks; and guards that are

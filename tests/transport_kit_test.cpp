@@ -215,8 +215,8 @@ template <class Backend>
 group_runner with_backend(const group_runner& run) {
     return [run](int n, const rank_function& f) {
         run(n, [&](colls::communicator& comm) {
-            rank_context& e = comm.context();
-            e.backend = std::make_shared<Backend>(e.backend);
+            rank_context& self = comm.context();
+            self.backend = std::make_shared<Backend>(self.backend);
             f(comm);
         });
     };

@@ -115,32 +115,32 @@ TEST_CASE("COLLS_TUNE: a file that cannot be read so is refused by line", "[tuni
 TEST_CASE("distance: samples that agree change it, for an operation that no rank has begun", "[tuning]") {
     threads::run(2, [&](auto& comm) {
         if (comm.rank() != 0) return;
-        detail::rank_context& e = comm.context();
+        detail::rank_context& self = comm.context();
         const double short_time = 50e-9, long_time = 500e-9, preempted = 1;
         std::string wrong;
         const auto expect = [&](bool right, const char* what) {
             if (!right) wrong += std::string(what) + "; ";
         };
-        expect(distance::is_near(e, 0), "near at the start, by the figures of the file");
+        expect(distance::is_near(self, 0), "near at the start, by the figures of the file");
         std::uint64_t at = 100;
         const auto sample = [&](double seconds, int times) {
-            for (int i = 0; i < times; ++i) distance::take_sample(e, at, seconds);
+            for (int i = 0; i < times; ++i) distance::take_sample(self, at, seconds);
         };
         sample(short_time, 10);
         sample(long_time, 3);
-        expect(distance::is_near(e, ~std::uint64_t{0} >> 2), "still near: the votes do not agree yet");
+        expect(distance::is_near(self, ~std::uint64_t{0} >> 2), "still near: the votes do not agree yet");
         sample(preempted, 100);
         sample(long_time, 1);
         const std::uint64_t first = at + detail::window;
-        expect(distance::is_near(e, first - 1), "operations that may have begun are as before");
-        expect(!distance::is_near(e, first), "far from then on");
+        expect(distance::is_near(self, first - 1), "operations that may have begun are as before");
+        expect(!distance::is_near(self, first), "far from then on");
         at += 10;
         sample(short_time, 20);
-        expect(!distance::is_near(e, ~std::uint64_t{0} >> 2), "no third decision while ranks may need the first");
+        expect(!distance::is_near(self, ~std::uint64_t{0} >> 2), "no third decision while ranks may need the first");
         at = first + detail::window;
         sample(short_time, 1);
-        expect(distance::is_near(e, at + detail::window), "near again");
-        expect(!distance::is_near(e, at + detail::window - 1), "a rank that is behind sees the decision before");
+        expect(distance::is_near(self, at + detail::window), "near again");
+        expect(!distance::is_near(self, at + detail::window - 1), "a rank that is behind sees the decision before");
         if (!wrong.empty()) throw std::runtime_error(wrong);
     });
 }

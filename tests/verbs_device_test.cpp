@@ -535,15 +535,15 @@ TEST_CASE("verbs_device: a chain of requests is posted by one call, with the fie
         const auto q = device.open({.inlined = 64, .gathers = 4, .requests = 50, .receives = 10, .bytes = 1 << 20});
         std::byte memory[100];
         const rdma::gather gathers[] = {{memory, 10, 5}, {memory + 20, 30, 6}, {memory + 60, 8, 7}};
-        const rdma::request chain[] = {{.id = 3,
-                                           .to = 0x1234,
-                                           .remote = 0xabc,
-                                           .first = 0,
-                                           .count = 2,
-                                           .immediate = 0,
-                                           .announces = false,
-                                           .signalled = false,
-                                           .inlined = false},
+        const rdma::write_request chain[] = {{.id = 3,
+                                                 .to = 0x1234,
+                                                 .remote = 0xabc,
+                                                 .first = 0,
+                                                 .count = 2,
+                                                 .immediate = 0,
+                                                 .announces = false,
+                                                 .signalled = false,
+                                                 .inlined = false},
             {.id = 4,
                 .to = 0x5678,
                 .remote = 0xdef,
@@ -569,7 +569,7 @@ TEST_CASE("verbs_device: a chain of requests is posted by one call, with the fie
             REQUIRE(now.requests.size() == 3);
             for (std::size_t i = 0; i < 3; ++i) {
                 const posted& w = now.requests[i];
-                const rdma::request& r = chain[i];
+                const rdma::write_request& r = chain[i];
                 CHECK(w.what.wr_id == r.id);
                 CHECK(w.what.opcode == (r.announces ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE));
                 CHECK(w.what.send_flags == ((r.signalled ? unsigned{IBV_SEND_SIGNALED} : 0u) |
@@ -584,7 +584,7 @@ TEST_CASE("verbs_device: a chain of requests is posted by one call, with the fie
                 }
             }
         }
-        rdma::request bad = chain[0];
+        rdma::write_request bad = chain[0];
         bad.id = 666;
         CHECK(std::string(q->post(&bad, 1, gathers)) == std::strerror(ENOMEM));
         CHECK(q->receive(7) == nullptr);

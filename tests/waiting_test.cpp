@@ -345,13 +345,13 @@ TEST_CASE("waiting: a rank that has left a core that it has told says so in its 
     if (colls::detail::cores() < 2) return;  // no rank tells its core
     std::atomic<int> corrected{0}, silent{0};
     colls::threads::run(2, [&](colls::communicator& comm) {
-        colls::detail::rank_context& e = comm.context();
-        std::atomic<std::uint16_t>& own = e.memory.core(comm.rank());
+        colls::detail::rank_context& self = comm.context();
+        std::atomic<std::uint16_t>& own = self.memory.core(comm.rank());
         const auto wait_a_moment = [&] {
-            colls::detail::backoff wait(e);
+            colls::detail::backoff wait(self);
             wait({});
         };
-        e.waits = wait_policy(false, false);  // the ranks may have shared a core when the group formed
+        self.waits = wait_policy(false, false);  // the ranks may have shared a core when the group formed
         own.store(0, std::memory_order_relaxed);
         wait_a_moment();
         silent += own.load(std::memory_order_relaxed) == 0;
@@ -367,16 +367,16 @@ TEST_CASE("waiting: a rank that has left a core that it has told says so in its 
 TEST_CASE("waiting: the next waits of a rank are as long as its last ones took", "[wait]") {
     std::atomic<int> shorter{0}, longer{0};
     colls::threads::run(1, [&](colls::communicator& comm) {
-        colls::detail::rank_context& e = comm.context();
+        colls::detail::rank_context& self = comm.context();
         const auto waits = [&](unsigned looks) {
-            colls::detail::backoff wait(e);
+            colls::detail::backoff wait(self);
             for (unsigned i = 0; i < looks; ++i) wait({});
         };
-        e.waits = wait_policy(false, false);
+        self.waits = wait_policy(false, false);
         for (int i = 0; i < 100; ++i) waits(100);  // of spins alone
-        shorter += !e.waits.asks(500);
+        shorter += !self.waits.asks(500);
         waits(500 + 10);  // the last of them yield
-        longer += e.waits.asks(700);
+        longer += self.waits.asks(700);
     });
     CHECK(shorter == 1);
     CHECK(longer == 1);

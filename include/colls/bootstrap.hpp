@@ -22,13 +22,13 @@ struct bootstrap_options {
 /// are together in a group already share its memory, so many groups of the same processes, or some of them, cost little
 /// more than one.
 ///
-/// Collective: every member calls it, with the same size. Costs three or four calls of `way`, and on one host a meeting
-/// at a socket of its own. Waits for the deadline (COLLS_TIMEOUT) beside what `way` waits.
+/// Collective: every member calls it, with the same size. Costs three or four calls of `exchange`, and on one host a
+/// meeting at a socket of its own. Waits for the deadline (COLLS_TIMEOUT) beside what `exchange` waits.
 ///
 /// Throws colls::error: invalid_argument where rank or size is out of range, or the environment is wrong; mismatch
 /// where members have other transports or another version; timeout where a member does not come; peer_failed where one
-/// has failed; and what `way` throws.
-communicator bootstrap(int rank, int size, member_exchange& way, const bootstrap_options& how = {});
+/// has failed; and what `exchange` throws.
+communicator bootstrap(int rank, int size, member_exchange& exchange, const bootstrap_options& how = {});
 
 /// The same over a store. `name` is the group's: the keys begin with it ("NAME/3/1"), and no other group may ever use
 /// it with this store. Each member sets a key for each of the exchanges, and gets those of all members. The keys stay.

@@ -67,7 +67,7 @@ public:
     /// Of no group: size() is 0, rank() is `none`, and every call on it throws invalid_argument.
     communicator() = default;
     /// For the library: takes over the rank context.
-    explicit communicator(const detail::joined_group& g) : context_(g.e), rank_(g.rank), size_(g.size) {}
+    explicit communicator(const detail::joined_group& g) : context_(g.self), rank_(g.rank), size_(g.size) {}
     communicator(communicator&& other) noexcept { take(other); }
     communicator& operator=(communicator&& other) noexcept {
         if (this != &other) {

@@ -1,7 +1,7 @@
 // colls::error, which every call throws, and its codes.
 #pragma once
 
-#include <colls/detail/support/message.hpp>
+#include <colls/detail/support/error_text.hpp>
 #include <colls/schedule.hpp>
 
 #include <memory>

@@ -23,13 +23,13 @@ public:
     /// An empty operation: over from the start.
     operation() = default;
     /// For the library: takes over o.
-    operation(detail::rank_context& e, detail::operation_state* o) : e_(&e), o_(o) {}
-    operation(operation&& other) noexcept : e_(other.e_), o_(other.o_) { other.o_ = nullptr; }
+    operation(detail::rank_context& self, detail::operation_state* o) : self_(&self), o_(o) {}
+    operation(operation&& other) noexcept : self_(other.self_), o_(other.o_) { other.o_ = nullptr; }
     /// Finishes its own operation first, as the destructor does.
     operation& operator=(operation&& other) noexcept {
         if (this != &other) {
             finish();
-            e_ = other.e_;
+            self_ = other.self_;
             o_ = other.o_;
             other.o_ = nullptr;
         }
@@ -43,12 +43,12 @@ public:
     bool empty() const { return o_ == nullptr; }
     /// Advances it without waiting; true where it is over. Throws colls::error where it has failed.
     bool test() {
-        if (o_) detail::test_operation(*e_, o_);
+        if (o_) detail::test_operation(*self_, o_);
         return o_ == nullptr;
     }
     /// Returns when it is over. Throws colls::error where it has failed.
     void wait() {
-        if (o_) detail::wait_operation(*e_, o_);
+        if (o_) detail::wait_operation(*self_, o_);
     }
     /// Waits for at most `duration`, a std::chrono::duration; true where it is over. Throws colls::error where it has
     /// failed.
@@ -57,15 +57,15 @@ public:
         using period = typename Duration::period;
         const double seconds =
             static_cast<double>(duration.count()) * static_cast<double>(period::num) / static_cast<double>(period::den);
-        if (o_) detail::wait_operation_for(*e_, o_, seconds);
+        if (o_) detail::wait_operation_for(*self_, o_, seconds);
         return o_ == nullptr;
     }
 
 private:
     void finish() noexcept {
-        if (o_) detail::finish_operation(*e_, o_, std::uncaught_exceptions() > 0);
+        if (o_) detail::finish_operation(*self_, o_, std::uncaught_exceptions() > 0);
     }
-    detail::rank_context* e_ = nullptr;
+    detail::rank_context* self_ = nullptr;
     detail::operation_state* o_ = nullptr;
 };
 
@@ -77,12 +77,12 @@ private:
 class [[nodiscard]] plan {
 public:
     /// For the library: checks the request and keeps it.
-    plan(detail::rank_context& e, detail::request& q) : e_(&e), p_(detail::prepare_call(e, q)) {}
-    plan(plan&& other) noexcept : e_(other.e_), p_(other.p_) { other.p_ = nullptr; }
+    plan(detail::rank_context& self, detail::request& q) : self_(&self), p_(detail::prepare_call(self, q)) {}
+    plan(plan&& other) noexcept : self_(other.self_), p_(other.p_) { other.p_ = nullptr; }
     plan& operator=(plan&& other) noexcept {
         if (this != &other) {
             detail::drop_prepared(p_);
-            e_ = other.e_;
+            self_ = other.self_;
             p_ = other.p_;
             other.p_ = nullptr;
         }
@@ -98,11 +98,11 @@ public:
     /// plan may be destroyed before the operation. Throws as run().
     operation start() {
         detail::operation_state* const o = detail::start_prepared(p_);  // throws where the plan was moved from
-        return {*e_, o};
+        return {*self_, o};
     }
 
 private:
-    detail::rank_context* e_;
+    detail::rank_context* self_;
     detail::prepared* p_;
 };
 

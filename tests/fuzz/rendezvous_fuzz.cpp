@@ -67,7 +67,7 @@ void prefixes(bytes_view in) {
     const auto p = parse_prefix(in);
     must(!p || in.size() >= prefix_bytes, "a prefix is whole");
     if (!p) return;
-    message text;
+    error_text text;
     text << *p;
     must(*text.text() != '\0', "a version has a text");
 }

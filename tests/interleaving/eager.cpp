@@ -22,9 +22,9 @@ class eager_program final : public group_program {
 public:
     eager_program(int n, const std::vector<eager_call>& calls) : group_program(n), calls_(calls) {}
     void run(int rank) override {
-        rank_context& e = context(rank);
+        rank_context& self = context(rank);
         try {
-            for (std::size_t k = 0; k < calls_.size(); ++k) make(e, k);
+            for (std::size_t k = 0; k < calls_.size(); ++k) make(self, k);
         } catch (const colls::error& failure) {
             fail(failure.what());
         }
@@ -37,11 +37,11 @@ private:
         return (call + 1) << 40 | (static_cast<word>(rank) + 1) << 20 | (i + 1);
     }
 
-    void make(rank_context& e, std::size_t k) {
+    void make(rank_context& self, std::size_t k) {
         const eager_call& made = calls_[k];
         word in[most], out[most];
         const std::size_t count = made.kind == eager_kind::barrier ? 0 : made.is_long ? most : few;
-        for (std::size_t i = 0; i < count; ++i) in[i] = input(k, e.rank, i), out[i] = 0;
+        for (std::size_t i = 0; i < count; ++i) in[i] = input(k, self.rank, i), out[i] = 0;
         call c;
         c.what = collectives[static_cast<int>(made.kind)];
         c.root = made.root;
@@ -52,8 +52,8 @@ private:
         c.type = c.op_type = &eager_name;
         c.in = reinterpret_cast<const std::byte*>(in);
         c.out = reinterpret_cast<std::byte*>(out);
-        eager_executor(e, c).run();
-        check(made, k, e.rank, count, out);
+        eager_executor(self, c).run();
+        check(made, k, self.rank, count, out);
     }
     void check(const eager_call& made, std::size_t k, int rank, std::size_t count, const word* out) const {
         const auto n = static_cast<std::size_t>(ranks), me = static_cast<std::size_t>(rank);

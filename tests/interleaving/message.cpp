@@ -21,15 +21,15 @@ public:
         received_.resize(bytes_);
     }
     void run(int rank) override {
-        rank_context& e = context(rank);
+        rank_context& self = context(rank);
         // A wait advances the other operations after its last spin: it has none.
-        e.waits = wait_policy(true, false);
-        if (!reached_) e.reach = 0;
+        self.waits = wait_policy(true, false);
+        if (!reached_) self.reach = 0;
         try {
             std::vector<operation_state*> open(messages_.size());
-            for (std::size_t k = 0; k < messages_.size(); ++k) open[k] = start(e, k);
+            for (std::size_t k = 0; k < messages_.size(); ++k) open[k] = start(self, k);
             for (std::size_t k = 0; k < messages_.size(); ++k)
-                if (open[k] != nullptr) complete(e, k, *open[k]);
+                if (open[k] != nullptr) complete(self, k, *open[k]);
         } catch (const colls::error& failure) {
             fail(failure.what());
         }
@@ -42,10 +42,10 @@ private:
         return static_cast<std::byte>(k * 37 + i / 4096 * 5 + i + 1);
     }
 
-    operation_state* start(rank_context& e, std::size_t k) {
+    operation_state* start(rank_context& self, std::size_t k) {
         const started_message& m = messages_[k];
-        if (e.rank != m.from && e.rank != m.to) return nullptr;
-        const bool sends = e.rank == m.from;
+        if (self.rank != m.from && self.rank != m.to) return nullptr;
+        const bool sends = self.rank == m.from;
         if (sends)
             for (std::size_t i = 0; i < m.bytes; ++i) sent(k)[i] = content(k, i);
         call c;
@@ -54,15 +54,15 @@ private:
         c.in = sends ? sent(k) : nullptr;
         c.out = sends ? nullptr : received(k);
         return begin_checked_message(
-            e, sends ? operation_kind::send : operation_kind::recv, c, sends ? m.to : m.from, true);
+            self, sends ? operation_kind::send : operation_kind::recv, c, sends ? m.to : m.from, true);
     }
     /// Then the buffer is this rank's again.
-    void complete(rank_context& e, std::size_t k, operation_state& o) {
+    void complete(rank_context& self, std::size_t k, operation_state& o) {
         const started_message& m = messages_[k];
-        wait_until_done(e, o);
-        release_operation(e, o);
-        std::byte* const data = e.rank == m.from ? sent(k) : received(k);
-        for (std::size_t i = 0; e.rank == m.to && i < m.bytes; ++i)
+        wait_until_done(self, o);
+        release_operation(self, o);
+        std::byte* const data = self.rank == m.from ? sent(k) : received(k);
+        for (std::size_t i = 0; self.rank == m.to && i < m.bytes; ++i)
             if (data[i] != content(k, i))
                 fail("message " + std::to_string(k) + " has a wrong byte " + std::to_string(i));
         std::fill_n(data, m.bytes, std::byte{0xee});

@@ -31,13 +31,13 @@ public:
         // A wait advances the other operations after its last spin: it has none.
         context(rank).waits = wait_policy(true, false);
         try {
-            rank_context& e = context(rank);
+            rank_context& self = context(rank);
             std::vector<started> open;
             for (std::size_t k = 0; k < calls_.size(); ++k) {
-                if (open.size() == in_flight_) complete(e, open);
-                open.push_back({k, start(e, k)});
+                if (open.size() == in_flight_) complete(self, open);
+                open.push_back({k, start(self, k)});
             }
-            while (!open.empty()) complete(e, open);
+            while (!open.empty()) complete(self, open);
         } catch (const colls::error& failure) {
             fail(failure.what());
         }
@@ -70,12 +70,12 @@ private:
         static_assert(std::size(all) == operation_kinds);
         return all[static_cast<int>(k)];
     }
-    operation_state* start(rank_context& e, std::size_t k) {
+    operation_state* start(rank_context& self, std::size_t k) {
         const started_call& made = calls_[k];
-        const std::span<word> in = buffer(k, e.rank, false), out = buffer(k, e.rank, true);
+        const std::span<word> in = buffer(k, self.rank, false), out = buffer(k, self.rank, true);
         for (std::size_t i = 0; i < count(); ++i) {
-            in[i] = input(k, e.rank, i);
-            out[i] = is_broadcast(made.kind) && e.rank == made.root ? input(k, e.rank, i) : 0;
+            in[i] = input(k, self.rank, i);
+            out[i] = is_broadcast(made.kind) && self.rank == made.root ? input(k, self.rank, i) : 0;
         }
         const any_schedule& s = schedule(made.kind);
         call c;
@@ -93,18 +93,18 @@ private:
         p.plan = execution_plan_for(s, ranks, reach::buffers);
         p.name = "of the test";
         p.chunk_bytes = 4096;
-        return begin_call(e, c, p, {}, nullptr);
+        return begin_call(self, c, p, {}, nullptr);
     }
     static bool is_broadcast(kind k) { return k == kind::direct_broadcast || k == kind::tree_broadcast; }
 
     /// Completes a call, and looks at its result. Then the buffers are this rank's again.
-    void complete(rank_context& e, std::vector<started>& open) {
+    void complete(rank_context& self, std::vector<started>& open) {
         const auto at = backwards_ ? open.end() - 1 : open.begin();
         const auto [k, o] = *at;
-        const int rank = e.rank;
+        const int rank = self.rank;
         open.erase(at);
-        wait_until_done(e, *o);
-        release_operation(e, *o);
+        wait_until_done(self, *o);
+        release_operation(self, *o);
         const started_call& made = calls_[k];
         const std::span<word> in = buffer(k, rank, false), out = buffer(k, rank, true);
         for (std::size_t i = 0; i < count(); ++i) {

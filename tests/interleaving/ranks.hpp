@@ -28,8 +28,12 @@ public:
         return at;
     }
     void give(std::byte*, std::size_t) noexcept override {}
-    std::unique_ptr<pending> make_collective(rank_context& e) override { return std::make_unique<direct_executor>(e); }
-    std::unique_ptr<pending> make_message(rank_context& e) override { return std::make_unique<memory_message>(e); }
+    std::unique_ptr<pending> make_collective(rank_context& self) override {
+        return std::make_unique<direct_executor>(self);
+    }
+    std::unique_ptr<pending> make_message(rank_context& self) override {
+        return std::make_unique<memory_message>(self);
+    }
     bool announced(rank_context&, int) override { return false; }
     std::uint64_t create(int) override { return 0; }
     std::unique_ptr<rank_context> attach(rank_context&, std::uint64_t, int, const list<int>&) override { return {}; }

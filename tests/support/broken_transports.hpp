@@ -53,18 +53,18 @@ protected:
 class passing_backend : public group_backend {
 public:
     explicit passing_backend(shared_backend to) : to_(std::move(to)) {}
-    void look(rank_context& e, const wait_site* at, double seconds) override { to_->look(e, at, seconds); }
-    void sleep(rank_context& e) override { to_->sleep(e); }
-    void broke(rank_context& e) override { to_->broke(e); }
+    void look(rank_context& self, const wait_site* at, double seconds) override { to_->look(self, at, seconds); }
+    void sleep(rank_context& self) override { to_->sleep(self); }
+    void broke(rank_context& self) override { to_->broke(self); }
     void close() override { to_->close(); }
-    void absent(rank_context& e, std::uint64_t group) override { to_->absent(e, group); }
-    void refused(rank_context& e) override { to_->refused(e); }
-    void ask_for_messages(rank_context& e) override { to_->ask_for_messages(e); }
-    bool announced(rank_context& e, int rank) override { return to_->announced(e, rank); }
-    void abandon(rank_context& e) override { to_->abandon(e); }
-    std::unique_ptr<pending> make_collective(rank_context& e) override { return to_->make_collective(e); }
-    std::unique_ptr<pending> make_message(rank_context& e) override { return to_->make_message(e); }
-    bool has_room(rank_context& e) override { return to_->has_room(e); }
+    void absent(rank_context& self, std::uint64_t group) override { to_->absent(self, group); }
+    void refused(rank_context& self) override { to_->refused(self); }
+    void ask_for_messages(rank_context& self) override { to_->ask_for_messages(self); }
+    bool announced(rank_context& self, int rank) override { return to_->announced(self, rank); }
+    void abandon(rank_context& self) override { to_->abandon(self); }
+    std::unique_ptr<pending> make_collective(rank_context& self) override { return to_->make_collective(self); }
+    std::unique_ptr<pending> make_message(rank_context& self) override { return to_->make_message(self); }
+    bool has_room(rank_context& self) override { return to_->has_room(self); }
     bool dead(int rank) const override { return to_->dead(rank); }
     void pin() override { to_->pin(); }
     std::byte* take(std::size_t bytes) override { return to_->take(bytes); }

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <colls/detail/group/backoff.hpp>
-#include <colls/detail/support/message.hpp>
+#include <colls/detail/support/error_text.hpp>
 #include <colls/error.hpp>
 #include <colls/verbs/detail/interface.hpp>
 
@@ -27,7 +27,7 @@ public:
     struct entry {
         int from, to;
         std::uint64_t doorbell;  ///< number of the chain in which the request was posted
-        colls::detail::rdma::request what;
+        colls::detail::rdma::write_request what;
         std::uint64_t bytes;
         std::uint64_t posted, landed = 0;  ///< times, counted in such events; `landed` 0: it has not
         std::array<std::byte, 64> head{};  ///< its first bytes, when they landed
@@ -73,7 +73,7 @@ public:
     std::size_t most_registered = ~std::size_t{0};
 
 private:
-    using request = colls::detail::rdma::request;
+    using write_request = colls::detail::rdma::write_request;
     using completion = colls::detail::rdma::completion;
     class port;
     class pair;
@@ -82,7 +82,7 @@ private:
         int rank;
     };
     struct posted {
-        request what;
+        write_request what;
         std::size_t entry;  // its index in the log
         std::uint64_t log;
         std::vector<colls::detail::rdma::gather> gathers;
@@ -146,7 +146,7 @@ public:
         receives_ += static_cast<std::uint32_t>(count);
         return receives_ <= limits_.receives ? nullptr : "the receive queue is full";
     }
-    const char* post(const request* chain, int count, const colls::detail::rdma::gather* gathers) override;
+    const char* post(const write_request* chain, int count, const colls::detail::rdma::gather* gathers) override;
     int poll(completion* into, int most) override {
         const std::lock_guard lock(net_->mutex_);
         if (net_->lazy_) {
@@ -187,7 +187,7 @@ public:
         const std::lock_guard lock(net_->mutex_);
         if (net_->registered_ + bytes > net_->most_registered)
             throw error(errc::unsupported,
-                (colls::detail::message() << "colls: rank " << rank_ << ": cannot register " << bytes << " bytes")
+                (colls::detail::error_text() << "colls: rank " << rank_ << ": cannot register " << bytes << " bytes")
                     .text(),
                 rank_);
         net_->registered_ += bytes;
@@ -212,14 +212,14 @@ private:
 };
 
 inline const char* dry_network::pair::post(
-    const request* chain, int count, const colls::detail::rdma::gather* gathers) {
+    const write_request* chain, int count, const colls::detail::rdma::gather* gathers) {
     const std::lock_guard lock(net_->mutex_);
     if (broken_) return "the queue pair is in the error state";
     ++net_->doorbells_;
     const auto other = net_->pairs_.find(peer_);
     const int to = other == net_->pairs_.end() ? none : other->second->rank_;
     for (int i = 0; i < count; ++i) {
-        const request& r = chain[i];
+        const write_request& r = chain[i];
         posted p{r, net_->log_.size(), net_->logs_, {gathers + r.first, gathers + r.first + r.count}, {}};
         std::uint64_t bytes = 0;
         for (const auto& g : p.gathers) bytes += g.bytes;
@@ -247,7 +247,7 @@ inline void dry_network::carry_out(pair& from, std::size_t most) {
     for (; most > 0 && !from.pending_.empty() && !from.broken_; --most) {
         const posted p = std::move(from.pending_.front());
         from.pending_.pop_front();
-        const request& r = p.what;
+        const write_request& r = p.what;
         entry* const noted = p.log == logs_ ? &log_[p.entry] : nullptr;
         const auto at = pairs_.find(from.peer_);
         if (at == pairs_.end() || at->second->peer_ != from.id_) return fail(from, out_of_reach, true);

@@ -53,16 +53,16 @@ private:
 /// The schedules that a file may name for the call in place of the choice: the same on all ranks.
 std::vector<std::string> rivals_of(
     colls::communicator& comm, forced_choice& choice, colls::collective what, const tuned_cell& cell) {
-    const colls::detail::rank_context& e = comm.context();
+    const colls::detail::rank_context& self = comm.context();
     const auto list = colls::detail::all_candidates_of(what);
     const auto is_weighed = [&](const std::string& name) {
         for (int i = 0; i < list.count; ++i)
             if (list.first[i].name == name)
-                return colls::detail::is_weighed(list.first[i], e, colls::detail::reached_by(e));
+                return colls::detail::is_weighed(list.first[i], self, colls::detail::reached_by(self));
         return true;
     };
     // Ordinary buffers of processes are staged, and the library may choose another schedule for that.
-    const bool same_for_all_buffers = e.by_messages || e.shares_everything();
+    const bool same_for_all_buffers = self.by_messages || self.shares_everything();
     std::vector<std::string> rivals;
     for (const std::string& name : schedule_names()) {
         if (!supports(name, what, comm.size()) || !is_weighed(name)) continue;
@@ -192,8 +192,8 @@ std::vector<tuned_line> lines_of(const std::vector<tuned_cell>& cells) {
 }
 
 std::optional<colls::extend::machine> figures_of(colls::communicator& comm) {
-    const colls::detail::rank_context& e = comm.context();
-    return e.by_messages ? std::nullopt : std::optional(e.backend->figures());
+    const colls::detail::rank_context& self = comm.context();
+    return self.by_messages ? std::nullopt : std::optional(self.backend->figures());
 }
 
 std::string tuning_text(const tuning_origin& origin, const std::vector<tuned_line>& lines) {

@@ -114,9 +114,10 @@ public:
         std::byte* const at = memory_->arena->take(bytes);
         if (at == nullptr)
             throw error(errc::unsupported,
-                (v1::detail::message() << "colls: cuda: rank " << rank_ << ": allocate of " << bytes
-                                       << " bytes: the arena of " << static_cast<std::size_t>(ranks_->reachable().bytes)
-                                       << " bytes is used up: raise options.arena_bytes")
+                (v1::detail::error_text()
+                    << "colls: cuda: rank " << rank_ << ": allocate of " << bytes << " bytes: the arena of "
+                    << static_cast<std::size_t>(ranks_->reachable().bytes)
+                    << " bytes is used up: raise options.arena_bytes")
                     .text(),
                 rank_);
         return {memory_->arena, at, count};

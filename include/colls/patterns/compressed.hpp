@@ -163,7 +163,7 @@ private:
         static_assert(same_bits(), "colls: compressed_all_reduce: this schedule does not give all ranks the same bits");
         (void)comm.context();  // refuses a communicator of no group before the residual changes
         if (size == count_ && in_flight_.empty()) return;
-        detail::message text;
+        detail::error_text text;
         text << "colls: rank " << comm.rank() << " in compressed_all_reduce: ";
         if (size != count_)
             text << "the buffer holds " << size << " floats, and should hold " << count_;

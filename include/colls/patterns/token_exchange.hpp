@@ -45,7 +45,7 @@ public:
     token_exchange(communicator& comm, std::span<const int> destinations, std::string_view refusal = {})
         : comm_(comm), places_(destinations.size()) {
         const int n = comm.size();
-        detail::message wrong;
+        detail::error_text wrong;
         wrong << "colls: rank " << comm.rank() << " in token_exchange: ";
         bool refused = !refusal.empty();
         if (refused) wrong << refusal;
@@ -66,7 +66,7 @@ public:
         const auto refuser = std::ranges::find(received_, refused_count);
         if (refuser != received_.end()) {
             const int peer = static_cast<int>(refuser - received_.begin());
-            detail::message text;
+            detail::error_text text;
             text << "colls: rank " << comm.rank() << " in token_exchange: rank " << peer
                  << " refused its own rows, so none has moved; its error says why";
             throw error(errc::peer_failed, text.text(), comm.rank(), peer);
@@ -136,7 +136,7 @@ private:
     }
     void expect(const char* buffer, std::size_t held, const char* what, std::size_t rows, std::size_t width) const {
         if (held == rows * width) return;
-        detail::message text;
+        detail::error_text text;
         text << "colls: rank " << comm_.rank() << " in token_exchange: the " << buffer << " has " << held
              << " elements, and should have " << rows * width << ", which is " << what << " * width";
         throw error(errc::invalid_argument, text.text(), comm_.rank());

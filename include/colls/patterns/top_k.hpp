@@ -37,7 +37,7 @@ public:
     top_k_all_reduce(std::size_t count, std::size_t k, float momentum = 0)
         : k_(k), momentum_(momentum), residual_(count), velocity_(momentum == 0 ? 0 : count) {
         if (k >= 1 && k <= count && count <= UINT32_MAX) return;
-        detail::message text;
+        detail::error_text text;
         text << "colls: top_k_all_reduce: k is " << k << ", and must be from 1 to the number of floats, here " << count
              << ", which must be below 2^32";
         throw error(errc::invalid_argument, text.text());
@@ -51,7 +51,7 @@ public:
     /// Cost: an all_gather of 8 k bytes a rank, of which each rank sends (n - 1) 8 k at least; time O(count + n k).
     void operator()(communicator& comm, std::span<float> x) {
         if (x.size() != residual_.size()) {
-            detail::message text;
+            detail::error_text text;
             text << "colls: rank " << comm.rank() << " in top_k_all_reduce: the buffer holds " << x.size()
                  << " floats, and should hold " << residual_.size();
             throw error(errc::invalid_argument, text.text(), comm.rank());

@@ -35,7 +35,7 @@ private:
         if (!addresses_.empty() && seconds_now() < resolved_at_ + 1) return;  // a name's address may change
         addresses_ = resolve(l_.host, l_.port, &unknown_);
         resolved_at_ = seconds_now();
-        if (addresses_.empty()) why_ = (message() << "the name is not known: " << unknown_).text();
+        if (addresses_.empty()) why_ = (error_text() << "the name is not known: " << unknown_).text();
     }
 
     /// True if rank 0 of this group listens there, and has accepted this rank. Throws if it has refused this rank.
@@ -47,7 +47,7 @@ private:
         fd_ = start_connect(at);
         if (!fd_ && is_exhausted(errno))
             fail(errc::unsupported, l_,
-                message() << "cannot connect to rank 0 at " << at_ << ": " << system_text(errno));
+                error_text() << "cannot connect to rank 0 at " << at_ << ": " << system_text(errno));
         if (!fd_) return failed(errno);
         connection_state state;
         while ((state = connected(fd_.get())).is == connection_state::no)
@@ -57,7 +57,7 @@ private:
             if (refused_since_ == 0) refused_since_ = seconds_now();
             if (seconds_now() > refused_since_ + time_to_return)
                 fail(errc::peer_failed, l_,
-                    message() << "rank 0 was at " << at_ << ", and has ended before the group was formed", 0);
+                    error_text() << "rank 0 was at " << at_ << ", and has ended before the group was formed", 0);
             return failed(state.error);
         }
         refused_since_ = 0;
@@ -81,7 +81,7 @@ private:
         hello h{.once = random_bytes<nonce>(), .rank = l_.rank, .size = l_.size, .self = self(own_)};
         if (!same_version) {
             send_record(fd_.get(), encode(h), limit);  // so that rank 0 learns of the other version
-            message text;
+            error_text text;
             text << "rank 0 uses colls " << *version << ", but this rank uses colls " << prefix{};
             if (only) refused(errc::mismatch, text);
             return failed(text);
@@ -131,7 +131,7 @@ private:
         if (a.what == verdict::formed) fail_lost(EPROTO);
         if (a.what == verdict::broken || a.what == verdict::failed)
             fail(a.what == verdict::broken ? errc::timeout : errc::peer_failed, l_,
-                message() << "the group was not formed: " << a.text);
+                error_text() << "the group was not formed: " << a.text);
         if (a.what != verdict::accepted && a.what != verdict::waiting)
             refused(a.what == verdict::version_skew || a.what == verdict::other_size ? errc::mismatch
                                                                                      : errc::invalid_argument,
@@ -139,7 +139,7 @@ private:
         missing_ = a.text;
     }
     [[noreturn]] void refused(errc code, const char* why) {
-        fail(code, l_, message() << "rank 0 at " << at_ << " has refused this rank: " << why, 0);
+        fail(code, l_, error_text() << "rank 0 at " << at_ << " has refused this rank: " << why, 0);
     }
 
     [[gnu::cold]] meeting wait_for_table() {
@@ -149,8 +149,8 @@ private:
             const int e = receive_reply(a, known, until_);
             if (e == ETIMEDOUT)
                 fail(errc::timeout, l_,
-                    message() << "rank 0 at " << at_ << " has accepted this rank, but after " << timeout_
-                              << " s it still waited for " << missing_ << were_all_started);
+                    error_text() << "rank 0 at " << at_ << " has accepted this rank, but after " << timeout_
+                                 << " s it still waited for " << missing_ << were_all_started);
             if (e || !known) fail_lost(e ? e : EPROTO);
             check_reply(a);
             if (a.what == verdict::complete) return receive_table(a.group);
@@ -170,7 +170,7 @@ private:
         return {l_.rank, l_.size, group, std::move(*members), std::move(own_), forming_line(l_.rank, std::move(line))};
     }
     [[noreturn]] void fail_lost(int error) {
-        message text;
+        error_text text;
         text << "rank 0 at " << at_ << " has accepted this rank, but then ";
         if (error == ETIMEDOUT)
             text << "did not send the table of ranks within " << timeout_ << " s: is it stopped?";
@@ -182,7 +182,7 @@ private:
     }
 
     [[noreturn]] void fail_unreachable() {
-        message text;
+        error_text text;
         text << "cannot reach rank 0 at " << std::string_view(l_.host).substr(0, 100) << ", port " << ports_of(l_)
              << ", within " << timeout_ << " s";
         if (!why_.empty()) text << "; the last attempt: " << why_;

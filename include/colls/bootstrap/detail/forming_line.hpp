@@ -34,13 +34,13 @@ public:
     /// The connection of that rank has ended. Throws.
     [[noreturn]] void lost(int rank) {
         fail(rank_ == 0 ? static_cast<std::size_t>(rank) : 0,
-            message() << "rank " << rank << " has ended before all ranks had formed it");
+            error_text() << "rank " << rank << " has ended before all ranks had formed it");
     }
     /// This rank cannot take part: the others hear why.
     [[gnu::cold]] void tell(std::string_view why) {
         if (why.starts_with("colls: ")) why.remove_prefix(7);
         if (over_) return;
-        message text;
+        error_text text;
         if (!why.starts_with("rank ")) text << "rank " << rank_ << ": ";
         send(rendezvous::verdict::failed, text << why, none);
     }
@@ -53,8 +53,8 @@ public:
             while (ends_[i].fd && ends_[i].steps < step_) {
                 if (seconds_now() > until)
                     throw_of_rank(rank_, errc::timeout,
-                        message() << "rank " << rank_of(i) << " has not formed the group within " << timeout
-                                  << " s: is it stopped?",
+                        error_text() << "rank " << rank_of(i) << " has not formed the group within " << timeout
+                                     << " s: is it stopped?",
                         rank_of(i));
                 call_wait_hook();
                 pollfd p{ends_[i].fd.get(), POLLIN, 0};
@@ -94,7 +94,7 @@ private:
     [[noreturn]] void fail(std::size_t from, const char* why) {
         over_ = true;
         if (rank_ == 0) send(rendezvous::verdict::failed, why, static_cast<int>(from));
-        throw_of_rank(rank_, errc::peer_failed, message() << "the group was not formed: " << why, rank_of(from));
+        throw_of_rank(rank_, errc::peer_failed, error_text() << "the group was not formed: " << why, rank_of(from));
     }
     // A record fits into the buffer of a socket on which nothing else travels.
     [[gnu::cold]] void send(rendezvous::verdict what, const char* why, int except) {

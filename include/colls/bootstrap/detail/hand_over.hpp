@@ -75,21 +75,21 @@ struct descriptor_message {
     if (!listening || bind(listening.get(), reinterpret_cast<sockaddr*>(&at), length) != 0 ||
         listen(listening.get(), 128) != 0)
         throw_of_rank(rank, errc::unsupported,
-            message() << "cannot make the socket at which ranks of this host fetch the shared memory: "
-                      << system_text(errno));
+            error_text() << "cannot make the socket at which ranks of this host fetch the shared memory: "
+                         << system_text(errno));
     for (const double until = seconds_now() + timeout; count > 0;) {
         call_wait_hook();
         check();
         if (seconds_now() > until)
             throw_of_rank(rank, errc::timeout,
-                message() << count << " ranks of this host have not fetched the shared memory within " << timeout
-                          << " s: were they started?");
+                error_text() << count << " ranks of this host have not fetched the shared memory within " << timeout
+                             << " s: were they started?");
         pollfd p{listening.get(), POLLIN, 0};
         if (poll(&p, 1, 1) <= 0) continue;
         const descriptor peer = opened([&] { return accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC); });
         if (!peer && is_exhausted(errno))
             throw_of_rank(rank, errc::unsupported,
-                message() << "cannot hand out the shared memory of this host: " << system_text(errno));
+                error_text() << "cannot hand out the shared memory of this host: " << system_text(errno));
         if (peer && of_same_user(peer.get()) && descriptor_message().send(peer.get(), file)) --count;
     }
 }
@@ -100,8 +100,8 @@ struct descriptor_message {
 [[gnu::cold]] inline descriptor fetch(
     std::uint64_t number, double timeout, int rank, int from, const std::function<void()>& check) {
     const auto exhausted = [&](int why) {
-        throw_of_rank(
-            rank, errc::unsupported, message() << "cannot fetch the shared memory of this host: " << system_text(why));
+        throw_of_rank(rank, errc::unsupported,
+            error_text() << "cannot fetch the shared memory of this host: " << system_text(why));
     };
     sockaddr_un at;
     const socklen_t length = socket_name(at, number);
@@ -121,8 +121,8 @@ struct descriptor_message {
         if (descriptor file = m.taken()) return file;
     }
     throw_of_rank(rank, errc::timeout,
-        message() << "rank " << from << " has not handed out the shared memory of this host within " << timeout
-                  << " s: has it failed?",
+        error_text() << "rank " << from << " has not handed out the shared memory of this host within " << timeout
+                     << " s: has it failed?",
         from);
 }
 

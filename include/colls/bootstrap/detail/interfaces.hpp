@@ -55,7 +55,7 @@ inline bool is_link_local(const address& a) {
         if (best.length == 0 || rank(i.at) > rank(best)) best = i.at;
     }
     if (best.length != 0) return best;
-    message text;
+    error_text text;
     text << "colls: COLLS_INTERFACE is '" << std::string_view(wanted).substr(0, 60)
          << "', but this host has no such interface that is up and has an address; it has";
     const char* between = " ";

@@ -29,7 +29,7 @@ inline const char* first_set(std::initializer_list<const char*> names) {
     const char* const end = value + std::strlen(value);
     const auto [stopped, code] = std::from_chars(value, end, n);
     if (code == std::errc() && stopped == end && n >= least && n <= most) return n;
-    message text;
+    error_text text;
     text << "colls: the environment variable " << name << " is '" << std::string_view(value).substr(0, 60)
          << "', but must be a whole number of at least " << least;
     throw error(errc::invalid_argument, most < 1 << 30 ? text << " and at most " << most : text);
@@ -120,9 +120,9 @@ struct launcher {
     const bool one_is_empty = set("RANK") ? std::getenv("WORLD_SIZE") != nullptr : std::getenv("RANK") != nullptr;
     if (set("RANK") != set("WORLD_SIZE") && (met || one_is_empty))
         throw error(errc::invalid_argument,
-            message() << "colls: " << (set("RANK") ? "WORLD_SIZE" : "RANK")
-                      << " is empty or not set, but other variables of torchrun are: set RANK, WORLD_SIZE and "
-                         "MASTER_ADDR, or none of them");
+            error_text() << "colls: " << (set("RANK") ? "WORLD_SIZE" : "RANK")
+                         << " is empty or not set, but other variables of torchrun are: set RANK, WORLD_SIZE and "
+                            "MASTER_ADDR, or none of them");
     return {};
 }
 
@@ -142,7 +142,7 @@ struct launcher {
     for (long child = std::strtol(at, &at, 10); child != 0; child = std::strtol(at, &at, 10))
         if (program_of(child) == own && copies++ == 0) first = child;
     if (copies > 1 && first == getpid() && !own.empty())
-        say(message()
+        say(error_text()
             << "colls: each of " << copies << " processes of " << own
             << " is a group of one: they were started by process " << parent
             << ", whose variables are of no launcher that is known (COLLS_RANK, torchrun, Open MPI, PMI, PALS, "
@@ -201,9 +201,10 @@ inline constexpr int derived_ports = 16;
 [[gnu::cold]] inline std::string host_given(std::string_view host) {
     if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
     if ((host.starts_with("fe80:") || host.starts_with("FE80:")) && host.find('%') == host.npos)
-        throw error(errc::invalid_argument,
-            message() << "colls: MASTER_ADDR or COLLS_MASTER_ADDR is '" << host.substr(0, 60)
-                      << "', an address within a link: it needs the interface, as " << host.substr(0, 60) << "%eth0");
+        throw error(errc::invalid_argument, error_text()
+                                                << "colls: MASTER_ADDR or COLLS_MASTER_ADDR is '" << host.substr(0, 60)
+                                                << "', an address within a link: it needs the interface, as "
+                                                << host.substr(0, 60) << "%eth0");
     return std::string(host);
 }
 
@@ -216,9 +217,9 @@ inline constexpr int derived_ports = 16;
         l.host = listed;
     else if (several_hosts)
         throw error(errc::invalid_argument,
-            message() << "colls: " << l.source
-                      << " has started ranks on several hosts, and does not say on which one rank 0 is: set "
-                         "COLLS_MASTER_ADDR to the host of rank 0, for all ranks");
+            error_text() << "colls: " << l.source
+                         << " has started ranks on several hosts, and does not say on which one rank 0 is: set "
+                            "COLLS_MASTER_ADDR to the host of rank 0, for all ranks");
 
     const std::string identity = job_identity(l.source, several_hosts);
     const char* const token = variable("COLLS_TOKEN");
@@ -251,15 +252,15 @@ inline constexpr int derived_ports = 16;
         l.source = by.source;
         const char *const rank = variable(by.rank), *const size = variable(by.size);
         if (!rank || !size)
-            throw error(errc::invalid_argument, message() << "colls: the environment variable "
-                                                          << (rank ? by.rank : by.size) << " is set, but "
-                                                          << (rank ? by.size : by.rank) << " is not: set both");
+            throw error(errc::invalid_argument, error_text() << "colls: the environment variable "
+                                                             << (rank ? by.rank : by.size) << " is set, but "
+                                                             << (rank ? by.size : by.rank) << " is not: set both");
         l.size = number(by.size, size, 1, 1 << 20);
         l.rank = number(by.rank, rank, 0, 1 << 30);
         if (l.rank >= l.size)
-            throw error(errc::invalid_argument, message() << "colls: the environment variable " << by.rank << " is "
-                                                          << l.rank << ", but " << by.size << " is " << l.size
-                                                          << ": ranks are 0 to " << l.size - 1);
+            throw error(errc::invalid_argument, error_text() << "colls: the environment variable " << by.rank << " is "
+                                                             << l.rank << ", but " << by.size << " is " << l.size
+                                                             << ": ranks are 0 to " << l.size - 1);
         if (const char* const local = variable(by.local)) l.local_rank = number(by.local, local, 0, 1 << 30);
         const char* const here = by.local_size ? variable(by.local_size) : nullptr;
         const char* const nodes = l.source == "Flux" ? variable("FLUX_JOB_NNODES") : nullptr;
@@ -270,7 +271,7 @@ inline constexpr int derived_ports = 16;
         warn_of_copies();
     }
     if (environment::read().debug >= debug_level::info) {
-        message text;
+        error_text text;
         text << "colls: rank " << l.rank << " of " << l.size;
         if (by.source)
             text << ", as " << by.rank << " and " << by.size << " say (" << l.source << ")";

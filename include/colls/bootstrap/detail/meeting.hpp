@@ -28,8 +28,8 @@ namespace rendezvous {
 inline constexpr char were_all_started[] =
     ": were all ranks started, with the same COLLS_MASTER_ADDR, COLLS_MASTER_PORT and COLLS_TOKEN?";
 
-[[noreturn]] inline void fail(errc code, const launch& l, const message& why, int peer = none) {
-    throw error(code, message() << "colls: rank " << l.rank << " of " << l.size << ": " << why, l.rank, peer);
+[[noreturn]] inline void fail(errc code, const launch& l, const error_text& why, int peer = none) {
+    throw error(code, error_text() << "colls: rank " << l.rank << " of " << l.size << ": " << why, l.rank, peer);
 }
 
 template <class T>
@@ -82,11 +82,11 @@ inline std::uint64_t random_id() {
         at = address::loopback(at.family(), 0);
     descriptor fd = listen_at(at);
     if (!fd && is_exhausted(errno))
-        fail(errc::unsupported, l, message() << "cannot listen at " << host_text(at) << ": " << system_text(errno));
+        fail(errc::unsupported, l, error_text() << "cannot listen at " << host_text(at) << ": " << system_text(errno));
     if (!fd)
         fail(errc::invalid_argument, l,
-            message() << "cannot listen at " << host_text(at) << ": " << std::strerror(errno)
-                      << "; set COLLS_INTERFACE to another interface");
+            error_text() << "cannot listen at " << host_text(at) << ": " << std::strerror(errno)
+                         << "; set COLLS_INTERFACE to another interface");
     return fd;
 }
 

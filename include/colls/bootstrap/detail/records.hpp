@@ -33,8 +33,8 @@ struct member {
     std::int64_t pid = 0;
     core_share cores;
 
-    static void pass(auto& m, auto& way) {
-        way(m.host, m.pid, m.at, m.cores.cores, m.cores.set, m.cores.most, m.cores.launched);
+    static void pass(auto& m, auto& archive) {
+        archive(m.host, m.pid, m.at, m.cores.cores, m.cores.set, m.cores.most, m.cores.launched);
     }
     bool sound() const { return pid >= 0 && cores.cores >= 1 && cores.most >= 1 && cores.launched >= 0; }
 };
@@ -59,7 +59,7 @@ struct prefix {
     record_kind kind{};
     std::uint32_t protocol = rendezvous_version, library = library_version;
 
-    static void pass(auto& p, auto& way) { way(p.kind, p.protocol, p.library); }
+    static void pass(auto& p, auto& archive) { archive(p.kind, p.protocol, p.library); }
     bool sound() const {
         return kind == record_kind::challenge || kind == record_kind::hello || kind == record_kind::reply;
     }
@@ -72,7 +72,7 @@ struct challenge {
     std::uint32_t library = library_version;
     nonce once{};
 
-    static void pass(auto& c, auto& way) { way(c.once); }
+    static void pass(auto& c, auto& archive) { archive(c.once); }
     bool sound() const { return true; }
 };
 
@@ -85,7 +85,7 @@ struct hello {
     member self;  ///< the sender
     digest proof{};
 
-    static void pass(auto& h, auto& way) { way(h.once, h.rank, h.size, h.self, h.proof); }
+    static void pass(auto& h, auto& archive) { archive(h.once, h.rank, h.size, h.self, h.proof); }
     /// Whether the rank is in range is not checked here: rank 0 says so to the peer.
     bool sound() const { return rank >= 0 && size >= 1; }
 };
@@ -114,7 +114,7 @@ struct reply {
     char text[most_text + 1] = {};  ///< printable
     digest proof{};
 
-    static void pass(auto& a, auto& way) { way(a.what, a.size, a.group, a.text, a.proof); }
+    static void pass(auto& a, auto& archive) { archive(a.what, a.size, a.group, a.text, a.proof); }
     bool sound() const { return what >= verdict::accepted && what <= verdict::formed && size >= 1; }
 };
 /// Sets a reply's text, as far as there is room.
@@ -265,7 +265,7 @@ inline digest prove_table(std::string_view token, const nonce& host, const nonce
 }
 
 /// "0.1.0".
-inline message& operator<<(message& to, const prefix& p) {
+inline error_text& operator<<(error_text& to, const prefix& p) {
     to << static_cast<int>(p.library >> 20) << "." << static_cast<int>(p.library >> 10 & 1023) << "."
        << static_cast<int>(p.library & 1023);
     if (p.protocol != rendezvous_version) to << " (rendezvous " << static_cast<long long>(p.protocol) << ")";

@@ -71,13 +71,13 @@ private:
         for (const double limit = seconds_now() + 10; (addresses = resolve(l_.host, l_.port, &why)).empty();) {
             if (seconds_now() >= std::min(limit, until_))
                 fail(errc::invalid_argument, l_,
-                    message() << "the host '" << std::string_view(l_.host).substr(0, 100)
-                              << "' (COLLS_MASTER_ADDR), at which rank 0 is to listen, is not known: " << why);
+                    error_text() << "the host '" << std::string_view(l_.host).substr(0, 100)
+                                 << "' (COLLS_MASTER_ADDR), at which rank 0 is to listen, is not known: " << why);
             poll(nullptr, 0, 50);
         }
         for (int port = l_.port; port < l_.port + l_.ports; ++port)
             if (listen_at_one_of(addresses, port)) return;
-        message text;
+        error_text text;
         text << "cannot listen at " << l_.host << ", port " << ports_of(l_);
         if (reason_ == EADDRINUSE)
             text << ": another process uses it, perhaps of another job, or of one that has failed. Set MASTER_PORT or "
@@ -115,7 +115,8 @@ private:
             return true;
         } catch (const error& e) {
             const std::string_view why = e.what();
-            give_up(e.code(), 0, message() << "rank 0" << why.substr(why.find(": ", 6)));  // after "colls: rank 0 of 8"
+            give_up(
+                e.code(), 0, error_text() << "rank 0" << why.substr(why.find(": ", 6)));  // after "colls: rank 0 of 8"
         }
     }
 
@@ -169,7 +170,7 @@ private:
                 if (refused_since_ == 0 || unidentified > 0) refused_since_ = seconds_now();  // silent ones leave soon
                 if (broken_.empty() && seconds_now() > refused_since_ + patience)
                     give_up(errc::unsupported, 0,
-                        message() << "rank 0 cannot accept the connections of all ranks: " << system_text(reason_));
+                        error_text() << "rank 0 cannot accept the connections of all ranks: " << system_text(reason_));
                 return;
             }
             refused_since_ = 0;
@@ -214,7 +215,7 @@ private:
             return drop(c);
         c.fd.close();
         ++told_;
-        if (broken_.empty()) give_up(errc::peer_failed, static_cast<int>(a->group), message() << a->text);
+        if (broken_.empty()) give_up(errc::peer_failed, static_cast<int>(a->group), error_text() << a->text);
     }
 
     [[gnu::cold]] void check_hello(connection& c) {
@@ -228,23 +229,23 @@ private:
         c.theirs = h->once;
         if (!same(h->proof, prove(l_.token, c.ours, c.theirs, record)))
             return refuse(c, verdict::wrong_token,
-                message() << "a process on " << host_text(c.from) << " has another token (COLLS_TOKEN)");
+                error_text() << "a process on " << host_text(c.from) << " has another token (COLLS_TOKEN)");
         if (h->library != library_version) return refuse_version(c, *p);
         if (h->rank >= l_.size)
             return refuse(c, verdict::rank_out_of_range,
-                message() << "rank " << h->rank << " of " << h->size
-                          << " is out of range: rank 0 was started as one of " << l_.size << " ranks");
+                error_text() << "rank " << h->rank << " of " << h->size
+                             << " is out of range: rank 0 was started as one of " << l_.size << " ranks");
         if (h->size != l_.size)
             return refuse(c, verdict::other_size,
-                message() << "rank " << h->rank << " was started as one of " << h->size
-                          << " ranks, but rank 0 as one of " << l_.size);
+                error_text() << "rank " << h->rank << " was started as one of " << h->size
+                             << " ranks, but rank 0 as one of " << l_.size);
         const auto rank = static_cast<std::size_t>(h->rank);
         if (ranks_[rank] == present) drop_if_gone(h->rank);
         if (ranks_[rank] == present)
             return refuse(c, verdict::rank_taken,
-                message() << "rank " << h->rank << " was given twice: to process " << members_[rank].pid << " (at "
-                          << text_of(members_[rank].at) << ") and to process " << h->self.pid << " (at "
-                          << text_of(h->self.at) << ")");
+                error_text() << "rank " << h->rank << " was given twice: to process " << members_[rank].pid << " (at "
+                             << text_of(members_[rank].at) << ") and to process " << h->self.pid << " (at "
+                             << text_of(h->self.at) << ")");
         if (!broken_.empty()) return tell_broken(c);
         c.stage = connection::identified;
         c.rank = h->rank;
@@ -256,15 +257,15 @@ private:
     }
     void refuse_version(connection& c, const prefix& theirs) {
         refuse(c, verdict::version_skew,
-            message() << "a process on " << host_text(c.from) << " uses colls " << theirs << ", but rank 0 uses colls "
-                      << prefix{record_kind::hello});
+            error_text() << "a process on " << host_text(c.from) << " uses colls " << theirs
+                         << ", but rank 0 uses colls " << prefix{record_kind::hello});
     }
-    [[gnu::cold]] void refuse(connection& c, verdict what, const message& why) {
+    [[gnu::cold]] void refuse(connection& c, verdict what, const error_text& why) {
         // A process that has the token belongs to this job: rank 0 prints up to 16 such refusals. It prints all with
         // COLLS_DEBUG=info.
         const bool quiet = what == verdict::wrong_token || ++warnings_ > 16;
         if (!quiet || environment::read().debug >= debug_level::info)
-            say(message() << "colls: rank 0 of " << l_.size << " has refused a connection: " << why);
+            say(error_text() << "colls: rank 0 of " << l_.size << " has refused a connection: " << why);
         refusal_ = why.text();
         dismiss(c, what, why);
     }
@@ -327,7 +328,7 @@ private:
     }
     /// "rank 2", "ranks 2, 5-7, 9"; shortened if they are many.
     std::string names(presence what) const {
-        message text;
+        error_text text;
         text << (count(what) == 1 ? "rank " : "ranks ");
         const auto is = [&](int r) { return r < l_.size && ranks_[static_cast<std::size_t>(r)] == what; };
         int parts = 0;
@@ -344,7 +345,7 @@ private:
     /// Names the ranks that are missing: first those that have never connected, since others may have left because of
     /// them.
     std::string missing() const {
-        message text;
+        error_text text;
         if (count(absent) > 0) text << names(absent);
         if (count(left) > 0)
             text << (count(absent) > 0 ? " and " : "") << names(left) << " (connected, and left again)";
@@ -379,7 +380,7 @@ private:
         dismiss(c, verdict::failed, broken_.c_str());
     }
     /// Tells the ranks that are connected, and those that come within a second, that there will be no group.
-    [[noreturn]] void give_up(errc code, int because_of, const message& why) {
+    [[noreturn]] void give_up(errc code, int because_of, const error_text& why) {
         broken_ = why.text();
         for (connection& c : connections_)
             if (c.fd && c.stage == connection::identified) tell_broken(c);
@@ -393,7 +394,7 @@ private:
         const int rank = first(left);
         const member& m = members_[static_cast<std::size_t>(rank)];
         ++told_;
-        message text;
+        error_text text;
         text << "rank " << rank << " (process " << m.pid << ", at " << text_of(m.at)
              << ") connected, and has left again: it has failed";
         if (count(absent) > 0) text << ", or has given up waiting for " << names(absent);
@@ -404,11 +405,11 @@ private:
         if (complete_) {
             const int slow = connections_.front().rank;
             fail(errc::timeout, l_,
-                message() << "all ranks have connected, but rank " << slow
-                          << " has not taken the table of ranks within " << timeout_ << " s: is it stopped?",
+                error_text() << "all ranks have connected, but rank " << slow
+                             << " has not taken the table of ranks within " << timeout_ << " s: is it stopped?",
                 slow);
         }
-        message text;
+        error_text text;
         text << "rank 0 waited " << timeout_ << " s for " << missing() << " (" << count(present) << " of " << l_.size
              << " have connected)";
         for (connection& c : connections_)
@@ -454,11 +455,11 @@ private:
     using namespace rendezvous;
     if (l.size < 1 || l.rank < 0 || l.rank >= l.size)
         throw error(errc::invalid_argument,
-            message() << "colls: rank " << l.rank << " is out of range for a job of " << l.size << " ranks");
+            error_text() << "colls: rank " << l.rank << " is out of range for a job of " << l.size << " ranks");
     if (l.size > 1 && (l.port < 1 || l.ports < 1 || l.port + l.ports > 65536))
         fail(errc::invalid_argument, l,
-            message() << "port " << l.port
-                      << " for the rendezvous is out of range: COLLS_MASTER_PORT must be 1 to 65535");
+            error_text() << "port " << l.port
+                         << " for the rendezvous is out of range: COLLS_MASTER_PORT must be 1 to 65535");
     if (l.size > 1 && !l.interface_name.empty())
         interface_address(l.interface_name, AF_INET);  // throws before any connection
     if (l.size > 1) return l.rank == 0 ? server(l, timeout).run() : client(l, timeout).run();
@@ -466,7 +467,7 @@ private:
     meeting m;
     m.listening = listen_at(address::loopback(AF_INET, 0));
     if (!m.listening) m.listening = listen_at(address::loopback(AF_INET6, 0));
-    if (!m.listening) fail(errc::unsupported, l, message() << "cannot listen on loopback: " << system_text(errno));
+    if (!m.listening) fail(errc::unsupported, l, error_text() << "cannot listen on loopback: " << system_text(errno));
     m.group = random_id();
     m.members.push_back(self(m.listening));
     return m;

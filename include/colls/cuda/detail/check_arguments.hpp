@@ -20,7 +20,7 @@ struct rank_buffers {
 
 [[noreturn]] inline void refuse(collective what, int rank, const char* why) {
     throw error(errc::invalid_argument,
-        (message() << "colls: cuda: " << name_of(what) << " on rank " << rank << ": " << why).text(), rank);
+        (error_text() << "colls: cuda: " << name_of(what) << " on rank " << rank << ": " << why).text(), rank);
 }
 
 /// Accepts memory that `device` reaches, and any pointer where count is 0. True: the other devices of the process reach
@@ -31,7 +31,7 @@ inline bool check_pointer(collective what, int rank, const void* at, std::size_t
     check(cudaPointerGetAttributes(&a, at), "cudaPointerGetAttributes", rank);
     if (a.type == cudaMemoryTypeManaged) return true;
     if (a.type == cudaMemoryTypeDevice && a.device == device) return is_of_cuda_malloc(at);
-    message why;
+    error_text why;
     why << "the " << which << " buffer is "
         << (a.type == cudaMemoryTypeDevice
                    ? "memory of another device"
@@ -73,7 +73,7 @@ inline std::uint64_t whole_count(
     collective what, const rank_buffers& b, int rank, int n, int root, const std::vector<std::uint64_t>& offsets) {
     const auto size = static_cast<std::uint64_t>(n), r = static_cast<std::uint64_t>(rank);
     if (!offsets.empty() && offsets.size() != size + 1) {
-        message why;
+        error_text why;
         why << "the counts have " << offsets.size() - 1 << " entries, and should have one for each of " << n
             << " ranks";
         refuse(what, rank, why.text());
@@ -97,7 +97,7 @@ inline std::uint64_t whole_count(
     if (what == collective::all_to_all && all % size != 0)
         refuse(what, rank, "the size of the buffer is not a multiple of the number of ranks");
     if (b.in_count != own_in || b.out_count != own_out) {
-        message why;
+        error_text why;
         why << "input and output have " << b.in_count << " and " << b.out_count << " elements, and should have "
             << static_cast<std::size_t>(own_in) << " and " << static_cast<std::size_t>(own_out);
         refuse(what, rank, why.text());

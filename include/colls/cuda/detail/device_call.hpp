@@ -28,8 +28,8 @@ device_call_info make_device_call_info(local_ranks& ranks, const S& s) {
     if (sizes.scratch_bytes / slots < slot_bytes(quantum, max_element_bytes)) {
         const int rank = ranks.ranks().front().rank;
         throw error(errc::unsupported,
-            (message() << "colls: cuda: ranks_for on rank " << rank << ": options.scratch_bytes has no room for "
-                       << static_cast<std::size_t>(slots) << " slots of this schedule: raise it")
+            (error_text() << "colls: cuda: ranks_for on rank " << rank << ": options.scratch_bytes has no room for "
+                          << static_cast<std::size_t>(slots) << " slots of this schedule: raise it")
                 .text(),
             rank);
     }

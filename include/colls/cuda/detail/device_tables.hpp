@@ -21,8 +21,8 @@ public:
         const std::size_t bytes = (data.size() * sizeof(T) + 255) / 256 * 256;
         if (bytes > memory_.size() - used_)
             throw error(errc::unsupported,
-                (message() << "colls: cuda: the tables of this group's schedules, now " << used_ + bytes
-                           << " bytes, are more than options.table_bytes, " << memory_.size() << ": raise it")
+                (error_text() << "colls: cuda: the tables of this group's schedules, now " << used_ + bytes
+                              << " bytes, are more than options.table_bytes, " << memory_.size() << ": raise it")
                     .text());
         const relaxed_capture relaxed;
         const device_guard guard(device_);

@@ -80,8 +80,8 @@ struct process_info {
 
 [[noreturn]] inline void no_peer_access(int rank, int device, int peer, const char* peer_device) {
     throw error(errc::peer_failed,
-        (message() << "colls: cuda: rank " << rank << " on device " << device << " cannot reach rank " << peer
-                   << " on device " << peer_device << ": no peer access between them")
+        (error_text() << "colls: cuda: rank " << rank << " on device " << device << " cannot reach rank " << peer
+                      << " on device " << peer_device << ": no peer access between them")
             .text(),
         rank, peer);
 }
@@ -169,8 +169,8 @@ private:
             if (!of(r).succeeded) failed = r;
         if (failed == none) return;
         throw error(failed == rank_ ? code_ : errc::peer_failed,
-            (message() << "colls: cuda::communicator: rank " << rank_ << " has no group, because rank " << failed
-                       << " could not join: " << of(failed).why)
+            (error_text() << "colls: cuda::communicator: rank " << rank_ << " has no group, because rank " << failed
+                          << " could not join: " << of(failed).why)
                 .text(),
             rank_, failed);
     }
@@ -186,8 +186,8 @@ private:
         check(cudaGetDeviceCount(&devices), "cudaGetDeviceCount", rank_);
         if (device_ < 0 || device_ >= devices)
             throw error(errc::unsupported,
-                (message() << "rank " << rank_ << " names device " << device_ << ", and its process sees " << devices
-                           << ", from number 0 on")
+                (error_text() << "rank " << rank_ << " names device " << device_ << ", and its process sees " << devices
+                              << ", from number 0 on")
                     .text(),
                 rank_);
         const device_guard guard(device_);
@@ -210,15 +210,15 @@ private:
             channels = std::min(channels, p.channels);
             if (p.host != own_.host)
                 throw error(errc::unsupported,
-                    (message() << "rank " << r << " is on another host than rank " << rank_
-                               << ": make a group of each host, and go between them with the host's library")
+                    (error_text() << "rank " << r << " is on another host than rank " << rank_
+                                  << ": make a group of each host, and go between them with the host's library")
                         .text(),
                     rank_, r);
             if (p.scratch_bytes != own_.scratch_bytes || p.packet_bytes != own_.packet_bytes ||
                 p.small_bytes != own_.small_bytes || p.middle_bytes != own_.middle_bytes ||
                 p.chunk_bytes != own_.chunk_bytes || p.protocol != own_.protocol)
                 throw error(errc::invalid_argument,
-                    (message()
+                    (error_text()
                         << "rank " << r << " has other options than rank " << rank_
                         << ": scratch_bytes, packet_bytes, small_bytes, middle_bytes, chunk_bytes and protocol are "
                            "the same on all ranks")
@@ -229,9 +229,9 @@ private:
             for (int q = 0; q < r; ++q)
                 if (std::strcmp(of(q).device, of(r).device) == 0)
                     throw error(errc::invalid_argument,
-                        (message() << "ranks " << q << " and " << r << " name the same device, " << of(r).device
-                                   << " (number " << of(q).device_number << " and " << of(r).device_number
-                                   << "): give each a device of its own, or set options.share_devices")
+                        (error_text() << "ranks " << q << " and " << r << " name the same device, " << of(r).device
+                                      << " (number " << of(q).device_number << " and " << of(r).device_number
+                                      << "): give each a device of its own, or set options.share_devices")
                             .text(),
                         rank_, r);
         joined_.ranks = std::make_unique<local_ranks>(n_, device_, channels, o_);
@@ -277,8 +277,8 @@ private:
         std::byte* const arena_at = memory.owned[0].data() + own_.workspace_bytes;
         joined_.ranks->export_memory(arena_at, own_.arena_bytes);
         memory.arena = std::make_shared<device_arena>(arena_at, own_.arena_bytes);
-        joined_.watch = std::make_unique<peer_watch>(
-            *joined_.ranks, std::move(processes), [&context = host_.context(), rank = rank_](int& peer, message& why) {
+        joined_.watch = std::make_unique<peer_watch>(*joined_.ranks, std::move(processes),
+            [&context = host_.context(), rank = rank_](int& peer, error_text& why) {
                 const v1::detail::poison_state& p = context.memory.poison();
                 if (p.state.load(std::memory_order_acquire) != 2) return false;
                 peer = p.peer == none || p.peer == rank ? p.rank : p.peer;
@@ -306,8 +306,8 @@ joined_rank join_processes(Host& host, int device, const options& o) {
     const int n = host.size(), rank = host.rank();
     if (n < 1 || n > max_ranks)
         throw error(errc::unsupported,
-            (message() << "colls: cuda::communicator: rank " << rank << ": a group has 1 to " << max_ranks
-                       << " ranks, and this host group has " << n)
+            (error_text() << "colls: cuda::communicator: rank " << rank << ": a group has 1 to " << max_ranks
+                          << " ranks, and this host group has " << n)
                 .text(),
             rank);
     try {
@@ -315,7 +315,7 @@ joined_rank join_processes(Host& host, int device, const options& o) {
     } catch (const std::bad_alloc&) {  // outside of a step: the other ranks wait in an exchange
         host.abort("cuda::communicator: out of host memory");
         throw error(errc::peer_failed,
-            (message() << "colls: cuda::communicator: rank " << rank << " is out of host memory").text(), rank);
+            (error_text() << "colls: cuda::communicator: rank " << rank << " is out of host memory").text(), rank);
     }
 }
 
@@ -331,9 +331,10 @@ inline std::unique_ptr<multicast_memory> make_multicast(
     } catch (const error& e) {
         if (!must) return nullptr;
         throw error(errc::unsupported,
-            (message() << "colls: cuda::communicator::of_devices: options.protocol is multicast, and the group has no "
-                          "multicast memory: "
-                       << v1::detail::quoted(e.what()))
+            (error_text()
+                << "colls: cuda::communicator::of_devices: options.protocol is multicast, and the group has no "
+                   "multicast memory: "
+                << v1::detail::quoted(e.what()))
                 .text());
     }
 }
@@ -342,8 +343,8 @@ inline std::unique_ptr<multicast_memory> make_multicast(
 inline std::vector<joined_rank> join_devices(const std::vector<int>& devices, const options& o) {
     const int n = static_cast<int>(devices.size());
     if (n < 1 || n > max_ranks)
-        throw error(errc::invalid_argument, (message() << "colls: cuda::communicator::of_devices: a group has 1 to "
-                                                       << max_ranks << " ranks, and got " << n << " devices")
+        throw error(errc::invalid_argument, (error_text() << "colls: cuda::communicator::of_devices: a group has 1 to "
+                                                          << max_ranks << " ranks, and got " << n << " devices")
                                                 .text());
     int channels = o.channels > 0 ? o.channels : default_channels;
     for (std::size_t a = 0; a < devices.size(); ++a) {
@@ -351,8 +352,8 @@ inline std::vector<joined_rank> join_devices(const std::vector<int>& devices, co
         for (std::size_t b = 0; b < a; ++b)
             if (devices[a] == devices[b])
                 throw error(errc::invalid_argument,
-                    (message() << "colls: cuda::communicator::of_devices: device " << devices[a]
-                               << " is given twice: take virtual_ranks for several ranks on one device")
+                    (error_text() << "colls: cuda::communicator::of_devices: device " << devices[a]
+                                  << " is given twice: take virtual_ranks for several ranks on one device")
                         .text());
     }
     bool peers = !o.through_host;

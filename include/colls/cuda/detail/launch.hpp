@@ -41,9 +41,9 @@ inline void launch_kernel(
               blocks = channels * static_cast<int>(ranks.ranks().size());
     if (blocks > resident)
         throw error(errc::unsupported,
-            (message() << "colls: cuda: " << name_of(what) << " needs " << blocks
-                       << " blocks at once, and the device holds " << resident
-                       << ": take fewer ranks, or a lower options.channels")
+            (error_text() << "colls: cuda: " << name_of(what) << " needs " << blocks
+                          << " blocks at once, and the device holds " << resident
+                          << ": take fewer ranks, or a lower options.channels")
                 .text(),
             rank);
     const device_guard guard(ranks.device());
@@ -51,11 +51,12 @@ inline void launch_kernel(
     device_residency* const others = ranks.residency();
     if (others != nullptr && !others->fits(stream, share))
         throw error(errc::unsupported,
-            (message() << "colls: cuda: " << name_of(what) << " on rank " << rank << " needs " << blocks << " of the "
-                       << resident
-                       << " blocks that the device holds, beside the calls of other groups in flight on other streams: "
-                          "they might wait for each other on different devices for ever: wait for those calls, use "
-                          "their stream, or lower options.channels")
+            (error_text()
+                << "colls: cuda: " << name_of(what) << " on rank " << rank << " needs " << blocks << " of the "
+                << resident
+                << " blocks that the device holds, beside the calls of other groups in flight on other streams: "
+                   "they might wait for each other on different devices for ever: wait for those calls, use "
+                   "their stream, or lower options.channels")
                 .text(),
             rank);
     ranks.set_refusal("");
@@ -113,12 +114,12 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
     const int n = ranks.size();
     const int rank = ranks.ranks().front().rank;
     if (all.size() != ranks.ranks().size()) {
-        message why;
+        error_text why;
         why << "it takes one buffer a rank, which is " << ranks.ranks().size() << ", and got " << all.size();
         refuse(what, rank, why.text());
     }
     if (rooted(what) && (root < 0 || root >= n)) {
-        message why;
+        error_text why;
         why << "root " << root << " is out of range: this group has ranks 0 to " << n - 1;
         refuse(what, rank, why.text());
     }
@@ -132,7 +133,7 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
         const int r = ranks.ranks()[i].rank;
         const std::uint64_t count = whole_count(what, b, r, n, root, offsets);
         if (i != 0 && count != a.common.count) {
-            message why;
+            error_text why;
             why << "its buffers are of another size than those of rank " << ranks.ranks()[i - 1].rank;
             refuse(what, r, why.text());
         }
@@ -250,10 +251,10 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
             c.chunk = chunk_elements<T>((c.chunk - quantum) * sizeof(T) / 2);
         if (slot_bytes(c.chunk, sizeof(T)) > room)
             throw error(errc::unsupported,
-                (message() << "colls: cuda: " << name_of(what) << " on rank " << rank
-                           << ": options.scratch_bytes has no room for " << static_cast<std::size_t>(slots)
-                           << " slots of " << static_cast<std::size_t>(slot_bytes(quantum, sizeof(T)))
-                           << " bytes: raise it")
+                (error_text() << "colls: cuda: " << name_of(what) << " on rank " << rank
+                              << ": options.scratch_bytes has no room for " << static_cast<std::size_t>(slots)
+                              << " slots of " << static_cast<std::size_t>(slot_bytes(quantum, sizeof(T)))
+                              << " bytes: raise it")
                     .text(),
                 rank);
     }

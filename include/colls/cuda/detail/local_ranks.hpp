@@ -36,9 +36,9 @@ inline int multiprocessors(int device) {
     int cooperative = 0;
     check(cudaDeviceGetAttribute(&cooperative, cudaDevAttrCooperativeLaunch, device), "cudaDeviceGetAttribute");
     if (cooperative == 0)
-        throw error(errc::unsupported,
-            (message() << "colls: cuda: device " << device << " has no cooperative launch, which all kernels here need")
-                .text());
+        throw error(errc::unsupported, (error_text() << "colls: cuda: device " << device
+                                                     << " has no cooperative launch, which all kernels here need")
+                                           .text());
     return count;
 }
 
@@ -49,7 +49,7 @@ slot_map proven_slot_map(const S& s, int n) {
     slot_map map = make_slot_map(s, n);
     if (const v1::detail::finding f = any_schedule(s).prove(n); !f.right)
         throw error(errc::wrong_schedule,
-            (message() << "colls: a kernel at " << n << " ranks: " << f.text.text()).text(), f.rank, none, f.round);
+            (error_text() << "colls: a kernel at " << n << " ranks: " << f.text.text()).text(), f.rank, none, f.round);
     return map;
 }
 
@@ -265,7 +265,7 @@ private:
         to[sizeof to - 1] = '\0';
     }
     [[noreturn]] void throw_failure(int rank, failure why, int peer, int told_by, int round, int block) const {
-        message text;
+        error_text text;
         text << "colls: cuda: rank " << rank << ": an earlier call failed: ";
         if (told_by != none && told_by != peer) text << "rank " << told_by << " gave up, because ";
         char reason[workspace_layout::text_bytes] = {};

@@ -29,7 +29,7 @@ public:
             int has = 0;
             call("cuDeviceGetAttribute", &has, CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, device);
             if (has == 0)
-                throw error(errc::unsupported, (message() << "device " << d << " has no multicast memory").text());
+                throw error(errc::unsupported, (error_text() << "device " << d << " has no multicast memory").text());
             shares_.push_back({device, d});
         }
         // Whatever is mapped or bound is a whole number of granules, of the multicast object and of each device.
@@ -103,10 +103,10 @@ private:
         const CUresult code = try_call(name, x...);
         if (code == CUDA_SUCCESS) return;
         throw error(errc::unsupported,
-            (message() << name
-                       << (code == CUDA_ERROR_NOT_FOUND ? ": the driver has no such function, or failed with error "
-                                                        : " failed with error ")
-                       << static_cast<int>(code) << " of the driver")
+            (error_text() << name
+                          << (code == CUDA_ERROR_NOT_FOUND ? ": the driver has no such function, or failed with error "
+                                                           : " failed with error ")
+                          << static_cast<int>(code) << " of the driver")
                 .text());
     }
 

@@ -47,7 +47,7 @@ public:
     /// processes[r]: of rank r, or none. `broken`: called by the thread, ten times a second; true where the host group
     /// is broken, and then it sets the rank to blame and why. Throws std::system_error where the thread cannot start.
     peer_watch(
-        local_ranks& ranks, std::vector<descriptor> processes, std::function<bool(int& peer, message& why)> broken)
+        local_ranks& ranks, std::vector<descriptor> processes, std::function<bool(int& peer, error_text& why)> broken)
         : ranks_(ranks),
           processes_(std::move(processes)),
           broken_(std::move(broken)),
@@ -82,7 +82,7 @@ private:
             if (all[0].revents != 0) return;
             // The host group first: its report names the rank that failed, not those that ended because of it.
             int peer = none;
-            message why;
+            error_text why;
             if (broken_(peer, why)) return ranks_.order(failure::host_broken, peer, why.text());
             for (std::size_t r = 0; r < processes_.size(); ++r)
                 if (all[r + 1].revents != 0) return ranks_.order(failure::died, static_cast<int>(r), "");
@@ -91,7 +91,7 @@ private:
 
     local_ranks& ranks_;
     const std::vector<descriptor> processes_;
-    const std::function<bool(int&, message&)> broken_;
+    const std::function<bool(int&, error_text&)> broken_;
     const descriptor stop_;
     std::thread thread_;
 };

@@ -2,7 +2,7 @@
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
 #pragma once
 
-#include <colls/detail/support/message.hpp>
+#include <colls/detail/support/error_text.hpp>
 #include <colls/error.hpp>
 
 #include <cuda_runtime.h>
@@ -14,7 +14,7 @@
 
 namespace colls::inline v1::cuda::detail {
 
-using v1::detail::message;
+using v1::detail::error_text;
 
 /// Throws colls::error if `code` is an error of the runtime: unsupported where there is no such device or driver, else
 /// peer_failed. `call`: the name of the function that returned it. `rank`: of the group, if known.
@@ -23,7 +23,7 @@ inline void check(cudaError_t code, const char* call, int rank = none) {
     cudaGetLastError();  // clears it, or a later cudaGetLastError of the program would report it again
     const bool absent =
         code == cudaErrorNoDevice || code == cudaErrorInsufficientDriver || code == cudaErrorInvalidDevice;
-    message text;
+    error_text text;
     text << "colls: cuda";
     if (rank != none) text << ": rank " << rank;
     text << ": " << call << " failed: " << cudaGetErrorString(code);

@@ -6,7 +6,7 @@
 #pragma once
 
 #include <colls/cuda/options.hpp>
-#include <colls/detail/support/message.hpp>
+#include <colls/detail/support/error_text.hpp>
 #include <colls/error.hpp>
 #include <colls/schedule.hpp>
 
@@ -98,11 +98,11 @@ private:
     static std::size_t index(int i) { return static_cast<std::size_t>(i); }
     [[noreturn]] void refuse(const char* why) const {
         throw error(
-            errc::unsupported, (v1::detail::message() << "colls: a kernel at " << n_ << " ranks: " << why).text());
+            errc::unsupported, (v1::detail::error_text() << "colls: a kernel at " << n_ << " ranks: " << why).text());
     }
 
     [[noreturn]] void wrong(const char* why, int rank, int round) const {
-        v1::detail::message text;
+        v1::detail::error_text text;
         text << "colls: a kernel at " << n_ << " ranks: the schedule is wrong";
         if (round != none) text << " in round " << round;
         text << " at rank " << rank << ": " << why << "; colls::verify has the details";

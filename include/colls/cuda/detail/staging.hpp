@@ -55,11 +55,12 @@ private:
         if (used_ <= ranks_.staging().size()) return ranks_.staging().data() + from;
         const int rank = ranks_.ranks().front().rank;
         throw error(errc::unsupported,
-            (message() << "colls: cuda: " << name_of(what) << " on rank " << rank
-                       << ": a buffer is memory of a pool (cudaMallocAsync) or of cuMemCreate, which other devices do "
-                          "not reach, and to stage it takes "
-                       << used_ << " bytes of options.arena_bytes, which is " << ranks_.staging().size()
-                       << ": raise it, or take memory of cudaMalloc or of allocate")
+            (error_text()
+                << "colls: cuda: " << name_of(what) << " on rank " << rank
+                << ": a buffer is memory of a pool (cudaMallocAsync) or of cuMemCreate, which other devices do "
+                   "not reach, and to stage it takes "
+                << used_ << " bytes of options.arena_bytes, which is " << ranks_.staging().size()
+                << ": raise it, or take memory of cudaMalloc or of allocate")
                 .text(),
             rank);
     }

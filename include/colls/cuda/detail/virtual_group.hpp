@@ -24,9 +24,9 @@ inline virtual_group make_virtual_group(int n, const options& o) {
     const int most = max_local_ranks < max_ranks ? max_local_ranks : max_ranks;
     if (n < 1 || n > most || channels < 1 || channels * n > resident)
         throw error(n < 1 ? errc::invalid_argument : errc::unsupported,
-            (message() << "colls: cuda::virtual_ranks: " << n << " ranks of " << channels
-                       << " blocks each: a group has 1 to " << most << " ranks, and device " << device << " holds "
-                       << resident << " blocks at once: take fewer ranks, or a lower options.channels")
+            (error_text() << "colls: cuda::virtual_ranks: " << n << " ranks of " << channels
+                          << " blocks each: a group has 1 to " << most << " ranks, and device " << device << " holds "
+                          << resident << " blocks at once: take fewer ranks, or a lower options.channels")
                 .text());
     if (o.protocol == protocol::multicast)
         throw error(errc::unsupported,

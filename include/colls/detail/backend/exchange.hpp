@@ -10,23 +10,23 @@ namespace colls::inline v1::detail {
 
 /// Every rank's `bytes` bytes, at most 56, to `all` on every rank, in rank order. Collective. By a schedule of its own:
 /// COLLS_SCHEDULE is for the program's calls.
-inline void exchange(rank_context& e, const void* own, std::size_t bytes, void* all) {
+inline void exchange(rank_context& self, const void* own, std::size_t bytes, void* all) {
     call c{
         .what = collective::all_gather, .in = static_cast<const std::byte*>(own), .out = static_cast<std::byte*>(all)};
-    c.count = bytes * static_cast<std::size_t>(e.size);
+    c.count = bytes * static_cast<std::size_t>(self.size);
     c.signature = hash_text("split");
-    if (!e.by_messages) return guarded(e, "split", [&] { eager_executor(e, c).run(); });
+    if (!self.by_messages) return guarded(self, "split", [&] { eager_executor(self, c).run(); });
     static const any_schedule fixed(schedule_of<collective::all_gather>(circulant<>{}));
-    schedule_choice p = resolve(e, c, {&fixed, nullptr, nullptr}, false);
+    schedule_choice p = resolve(self, c, {&fixed, nullptr, nullptr}, false);
     p.name = "within split";
-    withdraw_refusal(e);
-    const std::unique_ptr<pending> made = e.backend->make_collective(e);
+    withdraw_refusal(self);
+    const std::unique_ptr<pending> made = self.backend->make_collective(self);
     executor& o = static_cast<executor&>(*made);
     o.arguments = c;
     o.choose(p);
-    guarded(e, name_of(c.what), [&] {
+    guarded(self, name_of(c.what), [&] {
         o.begin();
-        run_until_done(e, o);
+        run_until_done(self, o);
     });
 }
 

@@ -17,7 +17,7 @@ struct rank_context;
 
 /// What a communicator is made of: of no group by default.
 struct joined_group {
-    rank_context* e = nullptr;
+    rank_context* self = nullptr;
     int rank = -1, size = 0;
 };
 joined_group join_by_memory(extend::memory_member&& member, int rank, int size);

@@ -47,49 +47,49 @@ public:
         const int ranks_per_host = m.ranks_per_host;
         const host_map hosts = m.hosts;
         const auto b = std::make_shared<messaging_backend>(std::move(m), size);
-        auto e = std::make_unique<rank_context>(rank, size, b->own_memory(size), b);
-        e->by_messages = true;
-        e->crowded = crowded;
-        e->waits = wait_policy(crowded, true);
-        e->number = number;
-        e->ranks_per_host = ranks_per_host;
-        e->hosts = hosts;
-        b->e_ = e.get();
+        auto self = std::make_unique<rank_context>(rank, size, b->own_memory(size), b);
+        self->by_messages = true;
+        self->crowded = crowded;
+        self->waits = wait_policy(crowded, true);
+        self->number = number;
+        self->ranks_per_host = ranks_per_host;
+        self->hosts = hosts;
+        b->self_ = self.get();
         for (message_transport* t : {b->collectives_.get(), b->messages_.get()}) {
             t->listening = b.get();
-            t->linger = std::min(e->env.timeout, environment::most_linger);
+            t->linger = std::min(self->env.timeout, environment::most_linger);
         }
-        return e;
+        return self;
     }
     /// Adds the group, whose context this is, to the cycle of the thread's other groups that advance together.
-    void join_others(rank_context& e) {
-        if (advances_others_) join_groups_of_thread(e);
+    void join_others(rank_context& self) {
+        if (advances_others_) join_groups_of_thread(self);
     }
 
-    std::unique_ptr<pending> make_collective(rank_context& e) override {
-        return std::make_unique<ordered_collective>(e, *this);
+    std::unique_ptr<pending> make_collective(rank_context& self) override {
+        return std::make_unique<ordered_collective>(self, *this);
     }
-    std::unique_ptr<pending> make_message(rank_context& e) override {
-        return std::make_unique<accepted_message>(e, *this);
+    std::unique_ptr<pending> make_message(rank_context& self) override {
+        return std::make_unique<accepted_message>(self, *this);
     }
 
-    void ask_for_messages(rank_context& e) override {
-        for (int r = 0; !asks_ && r < e.size; ++r)
-            if (r != e.rank) messages_->tell(r, control_message{control_kind::ask});
+    void ask_for_messages(rank_context& self) override {
+        for (int r = 0; !asks_ && r < self.size; ++r)
+            if (r != self.rank) messages_->tell(r, control_message{control_kind::ask});
         asks_ = true;
         messages_->progress();
     }
-    bool announced(rank_context& e, int rank) override {
-        if (rank == e.rank) return !own_sends_.empty();
-        return offered_[rank] > (e.received.empty() ? 0 : e.received[rank].begun);
+    bool announced(rank_context& self, int rank) override {
+        if (rank == self.rank) return !own_sends_.empty();
+        return offered_[rank] > (self.received.empty() ? 0 : self.received[rank].begun);
     }
 
-    void look(rank_context& e, const wait_site* at, double seconds) override {
+    void look(rank_context& self, const wait_site* at, double seconds) override {
         collectives_->progress();
         messages_->progress();
         judge_suspect();
         // A rank that waits for long tells its peer in which call, and tells the ranks that wait for it that it waits.
-        if (at == nullptr || seconds < 10e-3 || at->peer == none || at->peer == e.rank) return;
+        if (at == nullptr || seconds < 10e-3 || at->peer == none || at->peer == self.rank) return;
         if (at->fingerprint == no_call) {  // a message has no call number: the peer hears that this rank waits for it
             if (waited_for_ != at->peer || waited_at_ + 0.1 < seconds_now())
                 collectives_->tell(at->peer, control_message{control_kind::board, no_call, 0, 1, ""});
@@ -102,23 +102,23 @@ public:
         waited_at_ = seconds_now();
         // Repeated now and then: the answer shows that the peer is alive.
         const bool again = told_call_ == at->call + 1 && told_peer_ == at->peer;
-        if (again && waited_at_ < told_at_ + std::min(e.env.timeout, environment::most_linger) / 8) return;
+        if (again && waited_at_ < told_at_ + std::min(self.env.timeout, environment::most_linger) / 8) return;
         told_call_ = at->call + 1;
         told_peer_ = at->peer;
         told_at_ = waited_at_;
         collectives_->tell(at->peer, control_message{control_kind::board, at->call, at->fingerprint, 0, ""});
         if (again) return;
-        for (int r = 0; r < e.size; ++r)
-            if (const auto call = e.memory.state(r).board_call.load(std::memory_order_relaxed);
-                call != 0 && call + 64 > e.calls && r != at->peer)
+        for (int r = 0; r < self.size; ++r)
+            if (const auto call = self.memory.state(r).board_call.load(std::memory_order_relaxed);
+                call != 0 && call + 64 > self.calls && r != at->peer)
                 collectives_->tell(r, control_message{control_kind::board, at->call, at->fingerprint, 1, ""});
     }
-    void sleep(rank_context& e) override {
-        const bool hooked = e.hook != nullptr || wait_hook_set.call.load(std::memory_order_relaxed) != nullptr;
+    void sleep(rank_context& self) override {
+        const bool hooked = self.hook != nullptr || wait_hook_set.call.load(std::memory_order_relaxed) != nullptr;
         collectives_->idle(hooked ? sleep_between_hooks : 1e-3);
     }
-    void refused(rank_context& e) override {
-        const refusal_state& refusal = e.memory.refusal(e.rank);
+    void refused(rank_context& self) override {
+        const refusal_state& refusal = self.memory.refusal(self.rank);
         char text[decltype(refusal.text)::most + 1];
         refusal.text.load(text);
         const std::uint64_t call = refusal.call.load(std::memory_order_relaxed);
@@ -136,13 +136,13 @@ public:
         collectives_->tell_all(control_message{control_kind::away, group, 0, 0, ""});
         collectives_->progress();
     }
-    double ask_for_waits(rank_context& e) override {
-        for (int r = 0; r < e.size; ++r)
-            if (r != e.rank) e.memory.state(r).waits.store(long_wait::unanswered, std::memory_order_relaxed);
+    double ask_for_waits(rank_context& self) override {
+        for (int r = 0; r < self.size; ++r)
+            if (r != self.rank) self.memory.state(r).waits.store(long_wait::unanswered, std::memory_order_relaxed);
         tell_every_rank(control_message{control_kind::inquire, 1});
         return 0.2;
     }
-    void broke(rank_context& e) override { spread(e.memory.poison()); }
+    void broke(rank_context& self) override { spread(self.memory.poison()); }
     void abandon(rank_context&) override {
         order_.clear();
         collectives_->abandon();
@@ -153,22 +153,22 @@ public:
         messages_.reset();
         group_->close();
     }
-    std::unique_ptr<rank_context> shrink(rank_context& e) override {
+    std::unique_ptr<rank_context> shrink(rank_context& self) override {
         if (const char* const why = group_->cannot_shrink())
-            throw error(
-                errc::unsupported, (message() << "colls: rank " << e.rank << " in shrink: " << why).text(), e.rank);
-        break_to_shrink(e);
+            throw error(errc::unsupported,
+                (error_text() << "colls: rank " << self.rank << " in shrink: " << why).text(), self.rank);
+        break_to_shrink(self);
         const shrink_agreement::value v = agreement_.agree(
-            e, *collectives_, [this](int r) { return dead_[r]; }, [&] { return create(e.size); },
-            [&] { e.for_others([](rank_context& x) { x.backend->look(x, nullptr, 0); }); });
+            self, *collectives_, [this](int r) { return dead_[r]; }, [&] { return create(self.size); },
+            [&] { self.for_others([](rank_context& x) { x.backend->look(x, nullptr, 0); }); });
         list<int> members;
         int mine = none;
-        for (int r = 0; r < e.size; ++r) {
+        for (int r = 0; r < self.size; ++r) {
             if (!v.members[static_cast<std::size_t>(r)]) continue;
-            if (r == e.rank) mine = static_cast<int>(members.size());
+            if (r == self.rank) mine = static_cast<int>(members.size());
             members.push_back(r);
         }
-        return attach(e, v.place, mine, members);
+        return attach(self, v.place, mine, members);
     }
     bool dead(int rank) const override { return dead_[rank]; }
 
@@ -184,11 +184,11 @@ public:
         // A group that is broken is shrunk: what breaks in it does not concern the new one.
         const bool whole = from.memory.poison().state.load(std::memory_order_relaxed) == 0;
         const group_to_form f({place, rank, {members.data(), members.size()}, from.crowded}, whole ? &from : nullptr);
-        std::unique_ptr<rank_context> e = context(group_->join(f), rank, f.size());
-        e->two_levels = from.two_levels;
-        e->hook = from.hook;
-        e->env.timeout = from.env.timeout;
-        return e;
+        std::unique_ptr<rank_context> self = context(group_->join(f), rank, f.size());
+        self->two_levels = from.two_levels;
+        self->hook = from.hook;
+        self->env.timeout = from.env.timeout;
+        return self;
     }
 
 private:
@@ -199,30 +199,30 @@ private:
     };
 
     /// Before an operation begins: what has come meanwhile, and an error where the group is broken.
-    void look_before(rank_context& e, const char* what) {
+    void look_before(rank_context& self, const char* what) {
         judge_suspect();
         // An operation that waited just before has moved messages already: what this one sends comes first.
         if (!looked_) collectives_->progress();
         looked_ = false;
         fresh_ = true;
-        if (e.memory.poison().state.load(std::memory_order_relaxed) == 0) return;
-        leave(e);
+        if (self.memory.poison().state.load(std::memory_order_relaxed) == 0) return;
+        leave(self);
         const wait_site at{.what = what};
-        throw_poison(e, &at);
+        throw_poison(self, &at);
     }
 
     /// A collective. Those of a group post in the order in which they were started: see message_executor.hpp.
     class ordered_collective final : public message_executor {
     public:
-        ordered_collective(rank_context& e, messaging_backend& b) : message_executor(e, *b.collectives_), b_(b) {}
+        ordered_collective(rank_context& self, messaging_backend& b) : message_executor(self, *b.collectives_), b_(b) {}
 
         void begin() override {
-            b_.look_before(e_, name_of(arguments.what));
+            b_.look_before(self_, name_of(arguments.what));
             message_executor::begin();
             b_.order_.push_back(this);
             for (std::size_t i = 0; i < b_.ahead_.size();) {
                 const int r = b_.ahead_[i];
-                if (e_.memory.state(r).board_call.load(std::memory_order_relaxed) > e_.calls) {
+                if (self_.memory.state(r).board_call.load(std::memory_order_relaxed) > self_.calls) {
                     ++i;
                     continue;
                 }
@@ -260,13 +260,13 @@ private:
     /// A message. It waits until its receiver has accepted it, and then goes straight to its place.
     class accepted_message final : public operation_state {
     public:
-        accepted_message(rank_context& e, messaging_backend& b) : operation_state(e), b_(b) {}
+        accepted_message(rank_context& self, messaging_backend& b) : operation_state(self), b_(b) {}
 
         void begin() override {
-            b_.look_before(e_, site.what);
+            b_.look_before(self_, site.what);
             is_offered_ = is_posted_ = false;
             const int peer = site.peer;
-            if (peer == e_.rank) {
+            if (peer == self_.rank) {
                 (kind == operation_kind::send ? b_.own_sends_ : b_.own_receives_).push_back(this);
             } else if (kind == operation_kind::recv) {
                 const piece to{arguments.out, bytes()};
@@ -278,7 +278,7 @@ private:
         }
         bool advance() override {
             b_.messages_->progress();
-            if (site.peer == e_.rank)
+            if (site.peer == self_.rank)
                 move_to_itself();
             else if (kind == operation_kind::recv)
                 over_if(b_.messages_->received(site.peer) > sequence);
@@ -292,7 +292,7 @@ private:
         message_label label() const { return {arguments.signature, sequence, 0}; }
         void over_if(bool is_over) {
             done = is_over;
-            if (done) ++(kind == operation_kind::send ? e_.sent : e_.received)[site.peer].over;
+            if (done) ++(kind == operation_kind::send ? self_.sent : self_.received)[site.peer].over;
         }
         void move_to_itself() {
             while (!b_.own_sends_.empty() && !b_.own_receives_.empty()) {
@@ -327,10 +327,10 @@ private:
         /// Throws mismatch unless the peer has said the same of the message.
         void expect(std::uint64_t theirs, std::uint64_t type, const char* does) const {
             if (theirs == bytes() && type == arguments.signature) return;
-            fail(e_, errc::mismatch, site,
-                message() << (kind == operation_kind::send ? "sends " : "expects ") << bytes() << " bytes, rank "
-                          << site.peer << " " << does << " " << static_cast<std::size_t>(theirs)
-                          << (theirs == bytes() ? " of another type" : ""));
+            fail(self_, errc::mismatch, site,
+                error_text() << (kind == operation_kind::send ? "sends " : "expects ") << bytes() << " bytes, rank "
+                             << site.peer << " " << does << " " << static_cast<std::size_t>(theirs)
+                             << (theirs == bytes() ? " of another type" : ""));
         }
 
         messaging_backend& b_;
@@ -340,9 +340,9 @@ private:
     /// Also ranks that it has no connection to, unless they are many.
     void tell_every_rank(const control_message& what) {
         constexpr int few = 64;
-        if (e_->size > few) return collectives_->tell_all(what);
-        for (int r = 0; r < e_->size; ++r)
-            if (r != e_->rank) collectives_->tell(r, what);
+        if (self_->size > few) return collectives_->tell_all(what);
+        for (int r = 0; r < self_->size; ++r)
+            if (r != self_->rank) collectives_->tell(r, what);
     }
     void spread(const poison_state& p) {
         const control_message what{control_kind::broken, static_cast<std::uint64_t>(p.code),
@@ -353,18 +353,18 @@ private:
         // Also to ranks that it has no connection to: one that comes only after this rank has gone would take this rank
         // for the one that failed. In a large group, distant ranks hear it from others.
         constexpr int few = 64;
-        if (e_->size > few) collectives_->tell_all(what);
-        for (int far = 1; far<e_->size; far = e_->size> few ? 2 * far : far + 1) {
-            const int r = e_->rank + far;
-            collectives_->tell(r < e_->size ? r : r - e_->size, what);
+        if (self_->size > few) collectives_->tell_all(what);
+        for (int far = 1; far<self_->size; far = self_->size> few ? 2 * far : far + 1) {
+            const int r = self_->rank + far;
+            collectives_->tell(r < self_->size ? r : r - self_->size, what);
         }
     }
     void breaks(errc code, int rank, int peer, int round, const char* text) {
-        if (poison(e_->memory, code, rank, peer, round, text)) spread(e_->memory.poison());
+        if (poison(self_->memory, code, rank, peer, round, text)) spread(self_->memory.poison());
     }
 
     void heard(int peer, const control_message& what) override {
-        rank_state& s = e_->memory.state(peer);
+        rank_state& s = self_->memory.state(peer);
         switch (what.what) {
             case control_kind::accept:
                 accepted_[static_cast<std::size_t>(peer)].push_back({what.a, what.b, what.c});
@@ -377,7 +377,7 @@ private:
                     seconds_now() < waited_at_ + 0.1)  // the peer waits for this rank
                     collectives_->tell(
                         peer, control_message{control_kind::board, waiting_.call, waiting_.fingerprint, 1, ""});
-                if (what.a + 1 > e_->calls && !is_ahead_[peer]) {
+                if (what.a + 1 > self_->calls && !is_ahead_[peer]) {
                     is_ahead_[peer] = true;
                     ahead_.push_back(peer);
                 }
@@ -386,21 +386,21 @@ private:
                 break;
             case control_kind::inquire:
                 if (what.a == 1) {
-                    const std::uint64_t own = e_->memory.state(e_->rank).waits.load(std::memory_order_relaxed);
+                    const std::uint64_t own = self_->memory.state(self_->rank).waits.load(std::memory_order_relaxed);
                     collectives_->tell(peer, control_message{control_kind::waits, own});
                     break;
                 }
-                for (std::uint64_t i = first_told(e_->calls); i < e_->calls; ++i) {
-                    const call_record& c = e_->recent[i % call_record::kept];
+                for (std::uint64_t i = first_told(self_->calls); i < self_->calls; ++i) {
+                    const call_record& c = self_->recent[i % call_record::kept];
                     collectives_->tell(
                         peer, control_message{control_kind::told, i, c.fingerprint, 0, parts_of(c).text()});
                 }
                 break;
             case control_kind::told:
-                tell_call(e_->memory.told(peer, what.a), what.a, what.b, what.text);
+                tell_call(self_->memory.told(peer, what.a), what.a, what.b, what.text);
                 break;
             case control_kind::refused: {
-                refusal_state& refusal = e_->memory.refusal(peer);
+                refusal_state& refusal = self_->memory.refusal(peer);
                 refusal.text.store(what.text);
                 refusal.call.store(what.a, std::memory_order_relaxed);
                 break;
@@ -411,7 +411,7 @@ private:
             case control_kind::broken: {
                 const int rank = static_cast<int>(what.c);
                 const auto code = static_cast<errc>(what.a);
-                if (rank < 0 || rank >= e_->size || what.a < 1 ||
+                if (rank < 0 || rank >= self_->size || what.a < 1 ||
                     what.a > static_cast<std::uint64_t>(errc::peer_failed))
                     break;
                 breaks(code, rank, static_cast<int>(what.b >> 32) - 1, static_cast<int>(what.b & 0xffffffffu) - 1,
@@ -440,16 +440,16 @@ private:
     void lost(int peer, const char* why) override {
         if (dead_[peer]) return;
         dead_[peer] = true;
-        if (e_->memory.state(peer).gone.load(std::memory_order_relaxed) != 0) return;
-        breaks(errc::peer_failed, e_->rank, peer, none,
-            (message() << "colls: rank " << e_->rank << ": rank " << peer
-                       << " has died, or cannot be reached any more: " << why)
+        if (self_->memory.state(peer).gone.load(std::memory_order_relaxed) != 0) return;
+        breaks(errc::peer_failed, self_->rank, peer, none,
+            (error_text() << "colls: rank " << self_->rank << ": rank " << peer
+                          << " has died, or cannot be reached any more: " << why)
                 .text());
     }
     void failed(int peer, const char* why) override {
-        breaks(errc::peer_failed, e_->rank, peer, waiting_round(peer),
-            (message() << "colls: rank " << e_->rank << ": messages to or from rank " << peer
-                       << " cannot be moved: " << why)
+        breaks(errc::peer_failed, self_->rank, peer, waiting_round(peer),
+            (error_text() << "colls: rank " << self_->rank << ": messages to or from rank " << peer
+                          << " cannot be moved: " << why)
                 .text());
     }
     // The round of the oldest operation that waits for the peer.
@@ -461,25 +461,25 @@ private:
     void unexpected(int peer, const message_label& wanted, const message_label& got, std::size_t wanted_bytes,
         std::size_t got_bytes) override {
         if (wanted.fingerprint != got.fingerprint) {
-            std::uint64_t call = e_->calls;  // the call that expects the message
-            while (call > 0 && call + call_record::kept > e_->calls &&
-                   e_->recent[(call - 1) % call_record::kept].fingerprint != wanted.fingerprint)
+            std::uint64_t call = self_->calls;  // the call that expects the message
+            while (call > 0 && call + call_record::kept > self_->calls &&
+                   self_->recent[(call - 1) % call_record::kept].fingerprint != wanted.fingerprint)
                 --call;
             return suspects(peer, call > 0 ? call - 1 : 0, wanted.fingerprint, got.fingerprint);
         }
-        message text;
-        text << "colls: rank " << e_->rank << ": rank " << peer << " sends " << got_bytes
+        error_text text;
+        text << "colls: rank " << self_->rank << ": rank " << peer << " sends " << got_bytes
              << " bytes where this rank expects " << wanted_bytes
              << ": their counts differ, or the order of their calls";
-        breaks(errc::mismatch, e_->rank, peer, none, text.text());
+        breaks(errc::mismatch, self_->rank, peer, none, text.text());
     }
     // Compares the call in which the peer waits, as far as it has said so, with this rank's call of that number.
     void compare_board(int peer) {
-        const rank_state& s = e_->memory.state(peer);
+        const rank_state& s = self_->memory.state(peer);
         const std::uint64_t call = s.board_call.load(std::memory_order_relaxed),
                             theirs = s.board_fingerprint.load(std::memory_order_relaxed);
-        if (call == 0 || call > e_->calls || call + 64 <= e_->calls) return;
-        if (const std::uint64_t own = e_->recent[(call - 1) % call_record::kept].fingerprint; own != theirs)
+        if (call == 0 || call > self_->calls || call + 64 <= self_->calls) return;
+        if (const std::uint64_t own = self_->recent[(call - 1) % call_record::kept].fingerprint; own != theirs)
             suspects(peer, call - 1, own, theirs);
     }
     // The peer's calls differ: asks it for its calls, so that the error can say how.
@@ -490,13 +490,13 @@ private:
     }
     void judge_suspect() {
         if (suspect_.peer == none ||
-            (!has_told(e_->memory, suspect_.peer, suspect_.call) && seconds_now() < suspect_.until))
+            (!has_told(self_->memory, suspect_.peer, suspect_.call) && seconds_now() < suspect_.until))
             return;
-        message text;
-        text << "colls: rank " << e_->rank << ": ";
-        say_mismatch(text, *e_, suspect_.peer, suspect_.call, suspect_.own, suspect_.theirs);
+        error_text text;
+        text << "colls: rank " << self_->rank << ": ";
+        say_mismatch(text, *self_, suspect_.peer, suspect_.call, suspect_.own, suspect_.theirs);
         text << "; every rank must make the same calls in the same order";
-        breaks(errc::mismatch, e_->rank, suspect_.peer, none, text.text());
+        breaks(errc::mismatch, self_->rank, suspect_.peer, none, text.text());
     }
     group_memory own_memory(int n) const {
         const auto at = (reinterpret_cast<std::uintptr_t>(memory_) + line - 1) / line * line;
@@ -507,7 +507,7 @@ private:
     const bool advances_others_;
     std::unique_ptr<message_transport> collectives_, messages_;
     void* const memory_;
-    rank_context* e_ = nullptr;
+    rank_context* self_ = nullptr;
     std::vector<ordered_collective*> order_;  // that are not over, in the order in which they were started
     std::deque<accepted_message*> own_sends_, own_receives_;
     std::vector<std::deque<acceptance>> accepted_;
@@ -538,16 +538,16 @@ private:
 
 COLLS_INLINE void exchange_by_messages(extend::message_member&& over, int rank, int size, rank_context* from,
     const void* own, std::size_t bytes, void* all) {
-    std::unique_ptr<rank_context> e = messaging_backend::context(std::move(over), rank, size);
-    e->forming_from = from;
-    detail::exchange(*e, own, bytes, all);
-    end_membership(std::move(e));  // tells the others that this rank leaves
+    std::unique_ptr<rank_context> self = messaging_backend::context(std::move(over), rank, size);
+    self->forming_from = from;
+    detail::exchange(*self, own, bytes, all);
+    end_membership(std::move(self));  // tells the others that this rank leaves
 }
 
 COLLS_INLINE joined_group join_by_messages(extend::message_member&& member, int rank, int size) {
-    std::unique_ptr<rank_context> e = messaging_backend::context(std::move(member), rank, size);
-    static_cast<messaging_backend&>(*e->backend).join_others(*e);
-    return joined(std::move(e));
+    std::unique_ptr<rank_context> self = messaging_backend::context(std::move(member), rank, size);
+    static_cast<messaging_backend&>(*self->backend).join_others(*self);
+    return joined(std::move(self));
 }
 
 }  // namespace colls::inline v1::detail

@@ -20,40 +20,45 @@ public:
         const group_memory memory(m.control, size);
         const auto b = std::make_shared<shared_memory_backend>(std::move(m));
         const extend::memory_member& own = b->member_;
-        auto e = std::make_unique<rank_context>(rank, size, memory, b);
-        e->crowded = own.crowded;
-        e->waits = wait_policy(own.crowded, false);
-        e->number = own.number;
-        if (own.base == nullptr) return e;
-        e->base = own.base;
-        e->reach = own.bytes;
-        e->copies_between = own.copies_between;
-        e->copies_always = own.copies_always;
-        e->copies_faster = own.copies_faster;
-        e->streams = own.streams;
+        auto self = std::make_unique<rank_context>(rank, size, memory, b);
+        self->crowded = own.crowded;
+        self->waits = wait_policy(own.crowded, false);
+        self->number = own.number;
+        if (own.base == nullptr) return self;
+        self->base = own.base;
+        self->reach = own.bytes;
+        self->copies_between = own.copies_between;
+        self->copies_always = own.copies_always;
+        self->copies_faster = own.copies_faster;
+        self->streams = own.streams;
         memory.state(rank).process.store(getpid(), std::memory_order_relaxed);
-        return e;
+        return self;
     }
 
-    std::unique_ptr<pending> make_collective(rank_context& e) override { return std::make_unique<direct_executor>(e); }
-    std::unique_ptr<pending> make_message(rank_context& e) override { return std::make_unique<memory_message>(e); }
-    bool has_room(rank_context& e) override { return has_free_place(e, e.sequence); }
-    bool announced(rank_context& e, int rank) override {
-        const pair_line& l = e.memory.pair(rank, e.rank);
+    std::unique_ptr<pending> make_collective(rank_context& self) override {
+        return std::make_unique<direct_executor>(self);
+    }
+    std::unique_ptr<pending> make_message(rank_context& self) override {
+        return std::make_unique<memory_message>(self);
+    }
+    bool has_room(rank_context& self) override { return has_free_place(self, self.sequence); }
+    bool announced(rank_context& self, int rank) override {
+        const pair_line& l = self.memory.pair(rank, self.rank);
         return l.posted.load(std::memory_order_acquire) != l.taken.load(std::memory_order_relaxed);
     }
 
     // Threads die together: there is nothing to look for.
-    void look(rank_context& e, const wait_site*, double) override {
+    void look(rank_context& self, const wait_site*, double) override {
         if (member_.base == nullptr) return;
         member_.group->look();
-        if (e.memory.poison().state.load(std::memory_order_relaxed) != 0) return;
-        for (int r = 0; r < e.size; ++r)
-            if (dead(r) && e.memory.state(r).gone.load(std::memory_order_acquire) == 0)
-                poison(e.memory, errc::peer_failed, e.rank, r, none,
-                    (message() << "colls: rank " << r << " (process "
-                               << static_cast<long long>(e.memory.state(r).process.load(std::memory_order_relaxed))
-                               << ") has died")
+        if (self.memory.poison().state.load(std::memory_order_relaxed) != 0) return;
+        for (int r = 0; r < self.size; ++r)
+            if (dead(r) && self.memory.state(r).gone.load(std::memory_order_acquire) == 0)
+                poison(self.memory, errc::peer_failed, self.rank, r, none,
+                    (error_text() << "colls: rank " << r << " (process "
+                                  << static_cast<long long>(
+                                         self.memory.state(r).process.load(std::memory_order_relaxed))
+                                  << ") has died")
                         .text());
     }
     bool dead(int rank) const override { return member_.base != nullptr && member_.group->dead(rank); }
@@ -66,10 +71,10 @@ public:
     std::unique_ptr<rank_context> attach(
         rank_context& from, std::uint64_t place, int rank, const list<int>& members) override {
         extend::formation f{place, rank, {members.data(), members.size()}, from.crowded};
-        std::unique_ptr<rank_context> e = context(member_.group->join(f), rank, f.size());
-        e->hook = from.hook;
-        e->env.timeout = from.env.timeout;
-        return e;
+        std::unique_ptr<rank_context> self = context(member_.group->join(f), rank, f.size());
+        self->hook = from.hook;
+        self->env.timeout = from.env.timeout;
+        return self;
     }
     std::unique_ptr<rank_context> shrink(rank_context& from) override { return shrink_shared(from); }
     const machine& figures() override { return member_.group->figures(); }

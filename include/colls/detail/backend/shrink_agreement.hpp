@@ -33,19 +33,22 @@ public:
     /// `look_at_others`: called now and then, for the thread's other groups. Throws colls::error: timeout, or
     /// peer_failed where no majority is left or the decision excludes this rank.
     template <class Dead, class MakePlace, class Look>
-    value agree(rank_context& e, message_transport& w, Dead dead, MakePlace make_place, Look look_at_others) {
-        begin(e, w, seconds_now());
-        const auto gone = [&](int r) { return dead(r) || e.memory.state(r).gone.load(std::memory_order_relaxed) != 0; };
-        while (w.progress(), look_at_others(), !step(seconds_now(), gone, make_place))
-            w.idle(call_hooks(e) ? sleep_between_hooks : 1e-3);
-        w.progress();
+    value agree(
+        rank_context& self, message_transport& transport, Dead dead, MakePlace make_place, Look look_at_others) {
+        begin(self, transport, seconds_now());
+        const auto gone = [&](int r) {
+            return dead(r) || self.memory.state(r).gone.load(std::memory_order_relaxed) != 0;
+        };
+        while (transport.progress(), look_at_others(), !step(seconds_now(), gone, make_place))
+            transport.idle(call_hooks(self) ? sleep_between_hooks : 1e-3);
+        transport.progress();
         return decision();
     }
     // The parts of `agree`, without its clock and its waiting.
-    void begin(rank_context& e, message_transport& w, double now) {
-        e_ = &e, w_ = &w;
-        until_ = now + e.env.timeout, again_ = 0;
-        here_.assign(static_cast<std::size_t>(e.size), false);
+    void begin(rank_context& self, message_transport& transport, double now) {
+        self_ = &self, transport_ = &transport;
+        until_ = now + self.env.timeout, again_ = 0;
+        here_.assign(static_cast<std::size_t>(self.size), false);
         to_all(line::here, 0, 0, {});
     }
     /// Reads what was heard, and proposes where it is this rank's turn. True: there is a decision, and all are told.
@@ -55,30 +58,31 @@ public:
         if (decided_) return to_all(line::decide, 0, 0, accepted_), true;
         std::size_t count = 0, missing = 0;
         int leader = none;
-        for (int r = 0; r < e_->size; ++r) {
-            const bool alive = !gone(r) || r == e_->rank, is_here = here_[static_cast<std::size_t>(r)] && alive;
+        for (int r = 0; r < self_->size; ++r) {
+            const bool alive = !gone(r) || r == self_->rank, is_here = here_[static_cast<std::size_t>(r)] && alive;
             count += is_here;
             missing += alive && !is_here;
             if (is_here && leader == none) leader = r;
         }
         if (missing > 0 && now <= until_) return false;
         if (2 * count <= here_.size())
-            refuse(errc::peer_failed, message() << "only " << count << " of " << here_.size()
-                                                << " ranks are left, which is no majority: "
-                                                << "another part of the group may go on without this one. Start anew");
-        if (now > until_ + e_->env.timeout + 5)
-            refuse(errc::timeout, message() << "the ranks that are left came to no decision");
-        if (leader != e_->rank || now <= again_) return false;
+            refuse(errc::peer_failed,
+                error_text() << "only " << count << " of " << here_.size() << " ranks are left, which is no majority: "
+                             << "another part of the group may go on without this one. Start anew");
+        if (now > until_ + self_->env.timeout + 5)
+            refuse(errc::timeout, error_text() << "the ranks that are left came to no decision");
+        if (leader != self_->rank || now <= again_) return false;
         if (again_ == 0) own_ = {here_, make_place()};
-        for (int r = 0; r < e_->size; ++r)
-            if (gone(r) && r != e_->rank) own_.members[static_cast<std::size_t>(r)] = false;
+        for (int r = 0; r < self_->size; ++r)
+            if (gone(r) && r != self_->rank) own_.members[static_cast<std::size_t>(r)] = false;
         again_ = now + 0.5;
         return propose(), false;
     }
     const value& decision() const {
-        if (!accepted_.members[static_cast<std::size_t>(e_->rank)])
-            refuse(errc::peer_failed, message() << "the others have shrunk the group without this rank, which came too "
-                                                   "late: leave, and start anew");
+        if (!accepted_.members[static_cast<std::size_t>(self_->rank)])
+            refuse(errc::peer_failed, error_text()
+                                          << "the others have shrunk the group without this rank, which came too "
+                                             "late: leave, and start anew");
         return accepted_;
     }
 
@@ -89,8 +93,9 @@ private:
         std::uint64_t a, b, c;
         std::string text;
     };
-    [[noreturn]] void refuse(errc code, const message& why) const {
-        throw error(code, (message() << "colls: rank " << e_->rank << " in shrink: " << why.text()).text(), e_->rank);
+    [[noreturn]] void refuse(errc code, const error_text& why) const {
+        throw error(
+            code, (error_text() << "colls: rank " << self_->rank << " in shrink: " << why.text()).text(), self_->rank);
     }
     // Fields of the control message: a: ballot and kind of line; b: ballot of the value; c and text: the value, a
     // character for four members.
@@ -99,17 +104,17 @@ private:
         for (std::size_t i = 0; i < v.members.size(); ++i)
             if (v.members[i]) text[i / 4] = static_cast<char>(text[i / 4] + (1 << i % 4));
         const std::uint64_t a = ballot << 8 | static_cast<std::uint64_t>(what);
-        if (peer == e_->rank)
+        if (peer == self_->rank)
             inbox_.push_back({peer, a, of, v.place, text});
         else
-            w_->tell(peer, {control_kind::join, a, of, v.place, text.c_str()});
+            transport_->tell(peer, {control_kind::join, a, of, v.place, text.c_str()});
     }
     void to_all(line what, std::uint64_t ballot, std::uint64_t of, const value& v) {
-        for (int r = 0; r < e_->size; ++r)
-            if (r != e_->rank || what != line::decide) to(r, what, ballot, of, v);
+        for (int r = 0; r < self_->size; ++r)
+            if (r != self_->rank || what != line::decide) to(r, what, ballot, of, v);
     }
     value read_value(const received_line& l) const {
-        value v{std::vector<bool>(static_cast<std::size_t>(e_->size)), l.c};
+        value v{std::vector<bool>(static_cast<std::size_t>(self_->size)), l.c};
         for (std::size_t i = 0; i < v.members.size() && i / 4 < l.text.size(); ++i)
             v.members[i] = ((l.text[i / 4] - 'a') >> i % 4 & 1) != 0;
         return v;
@@ -117,8 +122,8 @@ private:
 
     void propose() {
         // Higher than every ballot that this rank has seen, and never one of another rank.
-        const auto n = static_cast<std::uint64_t>(e_->size);
-        ballot_ = (promised_ / n + 1) * n + static_cast<std::uint64_t>(e_->rank);
+        const auto n = static_cast<std::uint64_t>(self_->size);
+        ballot_ = (promised_ / n + 1) * n + static_cast<std::uint64_t>(self_->rank);
         best_ = 0;
         promises_.assign(static_cast<std::size_t>(n), false);
         acceptances_.assign(static_cast<std::size_t>(n), false);
@@ -169,8 +174,8 @@ private:
         }
     }
 
-    rank_context* e_ = nullptr;
-    message_transport* w_ = nullptr;
+    rank_context* self_ = nullptr;
+    message_transport* transport_ = nullptr;
     std::deque<received_line> inbox_;
     std::vector<bool> here_, promises_, acceptances_;
     std::uint64_t promised_ = 0, accepted_ballot_ = 0, ballot_ = 0, best_ = 0;

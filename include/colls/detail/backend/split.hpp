@@ -11,47 +11,47 @@
 namespace colls::inline v1::detail {
 
 /// This rank is no member any more.
-inline void end_membership(std::unique_ptr<rank_context> e) {
-    e->memory.core(e->rank).store(0, std::memory_order_relaxed);  // it shares a core with no rank any more
+inline void end_membership(std::unique_ptr<rank_context> self) {
+    self->memory.core(self->rank).store(0, std::memory_order_relaxed);  // it shares a core with no rank any more
     // Release: all that this rank did for the others is done.
-    e->memory.state(e->rank).gone.store(1, std::memory_order_release);
-    e->backend->close();
+    self->memory.state(self->rank).gone.store(1, std::memory_order_release);
+    self->backend->close();
 }
 
 /// From here on a communicator, operations, prepared calls and progress threads share the context. The communicator's
 /// share is `held`.
-inline rank_context& hold(std::unique_ptr<rank_context> e) {
+inline rank_context& hold(std::unique_ptr<rank_context> self) {
     const std::shared_ptr<rank_context> shared(
-        e.release(), [](rank_context* last) { end_membership(std::unique_ptr<rank_context>(last)); });
+        self.release(), [](rank_context* last) { end_membership(std::unique_ptr<rank_context>(last)); });
     shared->held = shared;
     return *shared;
 }
 
-/// For a communicator; of no group where e is null.
-inline joined_group joined(std::unique_ptr<rank_context> e) {
-    if (!e) return {};
-    const int rank = e->rank, size = e->size;
-    return {&hold(std::move(e)), rank, size};
+/// For a communicator; of no group where self is null.
+inline joined_group joined(std::unique_ptr<rank_context> self) {
+    if (!self) return {};
+    const int rank = self->rank, size = self->size;
+    return {&hold(std::move(self)), rank, size};
 }
 
 /// Called in a handler: breaks the old group, and throws the cause that is known there.
-[[noreturn, gnu::cold]] inline void split_failed(rank_context& e, std::unique_ptr<rank_context> part) {
+[[noreturn, gnu::cold]] inline void split_failed(rank_context& self, std::unique_ptr<rank_context> part) {
     if (part) {
         part->forming_from = nullptr;
         end_membership(std::move(part));
     }
     // The rank that caused the failure has told the old group, or it is dead, which is about to be found there.
-    const auto& state = e.memory.poison().state;
+    const auto& state = self.memory.poison().state;
     for (const double until = seconds_now() + 0.5;
         state.load(std::memory_order_acquire) == 0 && seconds_now() < until;) {
-        e.backend->look(e, nullptr, 0);
+        self.backend->look(self, nullptr, 0);
         sched_yield();
     }
     const bool known = state.load(std::memory_order_acquire) != 0;
-    call_threw(e, "split");
+    call_threw(self, "split");
     if (!known) throw;
     const wait_site at{.what = "split"};
-    throw_poison(e, &at);
+    throw_poison(self, &at);
 }
 
 /// Has another member broken the new group for a reason of its own? That member went on because it had heard from all
@@ -62,23 +62,23 @@ inline bool broken_by_others(const rank_context& part) {
            report_in(p).find(origin_is_broken) == std::string_view::npos;
 }
 
-inline std::unique_ptr<rank_context> split_off(rank_context& e, int color, int key) {
-    const progress_lock lock(e);
-    const auto n = static_cast<std::size_t>(e.size);
+inline std::unique_ptr<rank_context> split_off(rank_context& self, int color, int key) {
+    const progress_lock lock(self);
+    const auto n = static_cast<std::size_t>(self.size);
     struct wish {
         int color, key;
     };
     const wish own{color, key};
     list<wish> wishes;
     wishes.resize(n);
-    ++e.splits;
-    exchange(e, &own, sizeof own, wishes.data());
+    ++self.splits;
+    exchange(self, &own, sizeof own, wishes.data());
     // The ranks of this rank's color, ordered by key, then by rank.
     const auto before = [&](int a, int b) {
         return wishes[a].key != wishes[b].key ? wishes[a].key < wishes[b].key : a < b;
     };
     list<int> members;
-    for (int r = 0; r < e.size; ++r) {
+    for (int r = 0; r < self.size; ++r) {
         if (wishes[r].color != color) continue;
         members.push_back(r);
         for (std::size_t i = members.size() - 1; i > 0 && before(members[i], members[i - 1]); --i) {
@@ -88,88 +88,90 @@ inline std::unique_ptr<rank_context> split_off(rank_context& e, int color, int k
         }
     }
     int mine = 0;
-    while (members[mine] != e.rank) ++mine;
-    const std::uint64_t made = color >= 0 && mine == 0 ? e.backend->create(static_cast<int>(members.size())) : 0;
+    while (members[mine] != self.rank) ++mine;
+    const std::uint64_t made = color >= 0 && mine == 0 ? self.backend->create(static_cast<int>(members.size())) : 0;
     list<std::uint64_t> places;
     places.resize(n);
-    exchange(e, &made, sizeof made, places.data());
+    exchange(self, &made, sizeof made, places.data());
     if (color < 0) return nullptr;
     // No rank goes on before all members have come: from then on each of them hears of failures in the new group. Until
     // then a rank that fails is heard of in the old group, which all of them look at.
     std::unique_ptr<rank_context> part;
     try {
-        part = e.backend->attach(e, places[members[0]], mine, members);
-        part->forming_from = &e;
+        part = self.backend->attach(self, places[members[0]], mine, members);
+        part->forming_from = &self;
         const std::byte here{};
         list<std::byte> all;
         all.resize(members.size());
         exchange(*part, &here, 1, all.data());
     } catch (...) {
-        if (!part || !broken_by_others(*part) || e.memory.poison().state.load(std::memory_order_relaxed) != 0)
-            split_failed(e, std::move(part));
+        if (!part || !broken_by_others(*part) || self.memory.poison().state.load(std::memory_order_relaxed) != 0)
+            split_failed(self, std::move(part));
     }
     part->forming_from = nullptr;
-    part->join(e);
+    part->join(self);
     bool several = false;
     for (const wish& w : wishes) several = several || (w.color >= 0 && w.color != color);
-    message label;
-    label << e.label << "." << static_cast<std::size_t>(e.splits);
+    error_text label;
+    label << self.label << "." << static_cast<std::size_t>(self.splits);
     if (several) label << ":" << color;
     put_label(*part, label);
-    part->began = e.began;
+    part->began = self.began;
     return part;
 }
 
 /// Shrinks a group whose ranks share memory. Each rank says that it takes part, and waits until every other rank does
 /// so, is dead, or has missed the deadline. Then it proposes the ranks that take part as members. The first proposal
 /// stands, so that all ranks that return agree, whatever each of them has seen.
-[[gnu::cold]] inline std::unique_ptr<rank_context> shrink_shared(rank_context& e) {
-    const group_memory& m = e.memory;
-    break_to_shrink(e);
-    m.state(e.rank).shrinks.store(1, std::memory_order_release);
-    const auto gone = [&](int r) { return e.backend->dead(r) || m.state(r).gone.load(std::memory_order_acquire) != 0; };
-    const double until = seconds_now() + e.env.timeout;
+[[gnu::cold]] inline std::unique_ptr<rank_context> shrink_shared(rank_context& self) {
+    const group_memory& m = self.memory;
+    break_to_shrink(self);
+    m.state(self.rank).shrinks.store(1, std::memory_order_release);
+    const auto gone = [&](int r) {
+        return self.backend->dead(r) || m.state(r).gone.load(std::memory_order_acquire) != 0;
+    };
+    const double until = seconds_now() + self.env.timeout;
     // Relaxed: nothing is read here but whether it is time to decide.
     for (bool missing = true;
         missing && m.decision().decided.load(std::memory_order_relaxed) == 0 && seconds_now() < until;) {
         missing = false;
-        for (int r = 0; r < e.size; ++r)
+        for (int r = 0; r < self.size; ++r)
             missing = missing || (m.state(r).shrinks.load(std::memory_order_relaxed) == 0 && !gone(r));
-        e.backend->look(e, nullptr, 0);
+        self.backend->look(self, nullptr, 0);
         if (missing) {
-            call_hooks(e);
+            call_hooks(self);
             sched_yield();
         }
     }
     if (m.decision().decided.load(std::memory_order_relaxed) == 0) {
         int count = 0;
-        for (int r = 0; r < e.size; ++r) {
+        for (int r = 0; r < self.size; ++r) {
             const bool in = m.state(r).shrinks.load(std::memory_order_acquire) != 0 && !gone(r);
-            m.members(e.rank)[r] = in;
+            m.members(self.rank)[r] = in;
             count += in;
         }
-        const std::uint64_t place = m.proposal(e.rank).place = e.backend->create(count);
+        const std::uint64_t place = m.proposal(self.rank).place = self.backend->create(count);
         std::uint32_t none_yet = 0;
         // Release: a rank that sees the decision sees the proposal.
         if (!m.decision().decided.compare_exchange_strong(
-                none_yet, static_cast<std::uint32_t>(e.rank) + 1, std::memory_order_acq_rel))
-            e.backend->discard(place, count);  // another was first
+                none_yet, static_cast<std::uint32_t>(self.rank) + 1, std::memory_order_acq_rel))
+            self.backend->discard(place, count);  // another was first
     }
     const int decider = static_cast<int>(m.decision().decided.load(std::memory_order_acquire)) - 1;
     list<int> members;
     int mine = none;
-    for (int r = 0; r < e.size; ++r) {
+    for (int r = 0; r < self.size; ++r) {
         if (m.members(decider)[r] == 0) continue;
-        if (r == e.rank) mine = static_cast<int>(members.size());
+        if (r == self.rank) mine = static_cast<int>(members.size());
         members.push_back(r);
     }
     if (mine == none)
         throw error(errc::peer_failed,
-            (message() << "colls: rank " << e.rank << " in shrink: the others, led by rank " << decider
-                       << ", have shrunk the group without this rank, which came too late: leave, and start anew")
+            (error_text() << "colls: rank " << self.rank << " in shrink: the others, led by rank " << decider
+                          << ", have shrunk the group without this rank, which came too late: leave, and start anew")
                 .text(),
-            e.rank, decider);
-    return e.backend->attach(e, m.proposal(decider).place, mine, members);
+            self.rank, decider);
+    return self.backend->attach(self, m.proposal(decider).place, mine, members);
 }
 
 }  // namespace colls::inline v1::detail

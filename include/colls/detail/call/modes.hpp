@@ -18,15 +18,15 @@ struct blocking_mode {
 struct start_mode {
     using result = operation;
     static constexpr bool keeps = true, messages = true;
-    static operation run(rank_context& e, request& q) { return {e, begin(e, q)}; }
-    static operation run_message(rank_context& e, operation_kind kind, const call& c, int peer) {
-        return {e, begin_message(e, kind, c, peer)};
+    static operation run(rank_context& self, request& q) { return {self, begin(self, q)}; }
+    static operation run_message(rank_context& self, operation_kind kind, const call& c, int peer) {
+        return {self, begin_message(self, kind, c, peer)};
     }
 };
 struct prepare_mode {
     using result = plan;
     static constexpr bool keeps = true, messages = false;
-    static plan run(rank_context& e, request& q) { return plan(e, q); }
+    static plan run(rank_context& self, request& q) { return plan(self, q); }
 };
 
 }  // namespace colls::inline v1::detail

@@ -35,19 +35,19 @@ candidates candidates_for() {
 
 /// The candidates whose schedules know hosts, for a call with that root; none where the group does not know its hosts,
 /// or the collective has no such schedule.
-inline candidates two_level_candidates(const rank_context& e, collective what, int root) {
-    if (!e.two_levels || (e.ranks_per_host == 0 && !e.hosts.known())) return {};
-    return e.two_levels(what, e.ranks_per_host, e.hosts, root);
+inline candidates two_level_candidates(const rank_context& self, collective what, int root) {
+    if (!self.two_levels || (self.ranks_per_host == 0 && !self.hosts.known())) return {};
+    return self.two_levels(what, self.ranks_per_host, self.hosts, root);
 }
 /// Does the choice of a schedule depend on the root of the call? Where hosts are not alike, a schedule begins at the
 /// root's host; elsewhere it is rotated to the root.
-inline bool depends_on_root(const rank_context& e, collective what) {
-    return rooted(what) && e.two_levels && e.ranks_per_host == 0 && e.hosts.known();
+inline bool depends_on_root(const rank_context& self, collective what) {
+    return rooted(what) && self.two_levels && self.ranks_per_host == 0 && self.hosts.known();
 }
 /// The messages between hosts, where the group knows its hosts; else all messages.
-inline counted_messages messages_between_hosts(const rank_context& e) {
-    if (e.ranks_per_host > 0) return {.node = e.ranks_per_host, .between = true};
-    return {.node = 0, .between = true, .hosts = e.hosts};
+inline counted_messages messages_between_hosts(const rank_context& self) {
+    if (self.ranks_per_host > 0) return {.node = self.ranks_per_host, .between = true};
+    return {.node = 0, .between = true, .hosts = self.hosts};
 }
 
 /// Is it a name that COLLS_SCHEDULE may give to a schedule?

@@ -32,30 +32,30 @@ struct demand {
 
 /// The name of a schedule that COLLS_SCHEDULE asks for; empty: it asks for none. Throws where there is no such
 /// schedule.
-[[gnu::cold]] inline std::string_view forced_schedule(const rank_context& e) {
-    if (!e.env.schedule) return {};
-    const std::string_view name = e.env.schedule;
+[[gnu::cold]] inline std::string_view forced_schedule(const rank_context& self) {
+    if (!self.env.schedule) return {};
+    const std::string_view name = self.env.schedule;
     if (name == "mailbox") return eager_name;  // the former name
     if (name == eager_name || is_known_name(name)) return name;
-    message text;
-    text << "colls: rank " << e.rank << ": COLLS_SCHEDULE is " << name << ", which is none of: " << eager_name;
+    error_text text;
+    text << "colls: rank " << self.rank << ": COLLS_SCHEDULE is " << name << ", which is none of: " << eager_name;
     for (const std::string_view known : known_names) text << ", " << known;
-    throw error(errc::invalid_argument, text.text(), e.rank);
+    throw error(errc::invalid_argument, text.text(), self.rank);
 }
 
-inline reach reached_by(const rank_context& e) { return e.by_messages ? reach::nothing : reach::buffers; }
+inline reach reached_by(const rank_context& self) { return self.by_messages ? reach::nothing : reach::buffers; }
 
 /// Are the ranks near each other, as decided for the latest operation that this rank has begun? All ranks that make the
 /// same calls agree on it.
-inline bool near_so_far(const rank_context& e) {
-    const machine& m = e.backend->figures();
-    return e.sequence > 0 && !e.by_messages ? distance::is_near(e, e.sequence - 1) : m.alpha < m.near_below;
+inline bool near_so_far(const rank_context& self) {
+    const machine& m = self.backend->figures();
+    return self.sequence > 0 && !self.by_messages ? distance::is_near(self, self.sequence - 1) : m.alpha < m.near_below;
 }
 /// The figures of the machine; where the distance of the cores has changed since they were measured, with a usual time
 /// of a line, and with the bytes' time as it changes with the distance.
-inline machine figures_now(const rank_context& e) {
-    machine m = e.backend->figures();
-    const bool near = near_so_far(e);
+inline machine figures_now(const rank_context& self) {
+    machine m = self.backend->figures();
+    const bool near = near_so_far(self);
     if (near == (m.alpha < m.near_below)) return m;
     m.alpha = m.near_below * (near ? 0.55 : 2.4);
     m.beta *= near ? 0.4 : 2.5;
@@ -64,10 +64,10 @@ inline machine figures_now(const rank_context& e) {
 }
 
 /// Can the candidate be proven and planned in this group, and its traffic be counted in reasonable time?
-inline bool is_weighed(const candidate& c, const rank_context& e, reach within) {
-    return is_countable(c, e.size, messages_between_hosts(e)) &&
-           (!c.schedule.needs_proof() || proof_bytes(c.schedule, e.size, false) <= most_proof_bytes) &&
-           too_large(c.schedule, e.size, within).empty();
+inline bool is_weighed(const candidate& c, const rank_context& self, reach within) {
+    return is_countable(c, self.size, messages_between_hosts(self)) &&
+           (!c.schedule.needs_proof() || proof_bytes(c.schedule, self.size, false) <= most_proof_bytes) &&
+           too_large(c.schedule, self.size, within).empty();
 }
 
 /// Is the eager path the better choice? Whether buffers are out of reach, and a schedule thus staged, is known only
@@ -79,37 +79,38 @@ constexpr bool eager_pays(double eager, double scheduled, double staged) {
 
 /// The choice among `list`, and the eager path; or, for buffers out of reach, among `list` alone. A candidate that is
 /// not weighed is chosen where no other fits.
-[[gnu::cold]] inline prediction choose(const rank_context& e, const demand& d, const candidates& list, reach within) {
+[[gnu::cold]] inline prediction choose(
+    const rank_context& self, const demand& d, const candidates& list, reach within) {
     const auto fits = [&](const candidate& c) {
-        return c.schedule.supports(e.size) && ((!d.in_order && !d.only_direct) || c.name == "direct") &&
+        return c.schedule.supports(self.size) && ((!d.in_order && !d.only_direct) || c.name == "direct") &&
                (!d.reproducible || c.single_fold);
     };
-    const bool usual = within == reached_by(e);
-    const machine figures = figures_now(e);
-    const shared_machine m = model_of(figures, e.size);
+    const bool usual = within == reached_by(self);
+    const machine figures = figures_now(self);
+    const shared_machine m = model_of(figures, self.size);
     const auto prediction_of = [&](const candidate& c) {
-        return within == reach::scratch     ? predict_staged(c, e.size, m, d.bytes)
-               : within == reach::processes ? predict_single_copy(c, e.size, m, d.bytes)
-                                            : predicted(c, e, m, d.bytes);
+        return within == reach::scratch     ? predict_staged(c, self.size, m, d.bytes)
+               : within == reach::processes ? predict_single_copy(c, self.size, m, d.bytes)
+                                            : predicted(c, self, m, d.bytes);
     };
     const bool eager = usual && d.eager && !d.only_direct && d.posted <= eager_capacity;
-    const std::string_view forced = forced_schedule(e);
-    if (const std::string_view name = forced.empty() ? tuned_name(d.what, e.size, d.bytes) : forced; !name.empty()) {
+    const std::string_view forced = forced_schedule(self);
+    if (const std::string_view name = forced.empty() ? tuned_name(d.what, self.size, d.bytes) : forced; !name.empty()) {
         if (name == eager_name && eager) return {};
         for (int i = 0; i < list.count; ++i)
             if (const candidate& c = list.first[i]; c.name == name && fits(c))
-                return is_weighed(c, e, within) ? prediction_of(c) : prediction{&c, whole_unit_bytes, 0};
-        if (!forced.empty() && e.rank == 0 && e.env.debug != debug_level::warn)
-            say(message() << "colls: COLLS_SCHEDULE=" << name << " does not do for " << name_of(d.what) << " on "
-                          << e.size << " ranks" << (d.in_order ? " with an operator that does not commute" : "")
-                          << (d.reproducible ? " with reproducible bits" : "") << ": the library chooses");
+                return is_weighed(c, self, within) ? prediction_of(c) : prediction{&c, whole_unit_bytes, 0};
+        if (!forced.empty() && self.rank == 0 && self.env.debug != debug_level::warn)
+            say(error_text() << "colls: COLLS_SCHEDULE=" << name << " does not do for " << name_of(d.what) << " on "
+                             << self.size << " ranks" << (d.in_order ? " with an operator that does not commute" : "")
+                             << (d.reproducible ? " with reproducible bits" : "") << ": the library chooses");
     }
     prediction best;
     bool found = false;
     for (int i = 0; i < list.count; ++i) {
         const candidate& c = list.first[i];
         if (!fits(c)) continue;
-        if (!is_weighed(c, e, within)) {
+        if (!is_weighed(c, self, within)) {
             if (!found && best.of == nullptr) best = {&c, whole_unit_bytes, 0};
             continue;
         }
@@ -118,22 +119,22 @@ constexpr bool eager_pays(double eager, double scheduled, double staged) {
         best = p;
         found = true;
     }
-    const candidates by_hosts = d.in_order || d.only_direct ? candidates{} : two_level_candidates(e, d.what, d.root);
+    const candidates by_hosts = d.in_order || d.only_direct ? candidates{} : two_level_candidates(self, d.what, d.root);
     for (int i = 0; i < by_hosts.count; ++i) {
         const candidate& c = by_hosts.first[i];
-        if (!fits(c) || !is_weighed(c, e, within)) continue;
-        const prediction p = predicted(c, e, m, d.bytes);
+        if (!fits(c) || !is_weighed(c, self, within)) continue;
+        const prediction p = predicted(c, self, m, d.bytes);
         if (found && p.seconds >= best.seconds) continue;
         best = p;
         found = true;
     }
     if (!eager) return best;
-    const double eagerly = predict_eager(m, figures, d.what, e.size, static_cast<double>(d.posted));
-    const double staged = found && !e.shares_everything() ? choose(e, d, list, reach::scratch).seconds : 0;
+    const double eagerly = predict_eager(m, figures, d.what, self.size, static_cast<double>(d.posted));
+    const double staged = found && !self.shares_everything() ? choose(self, d, list, reach::scratch).seconds : 0;
     return found && !eager_pays(eagerly, best.seconds, staged) ? best : prediction{nullptr, 0, eagerly};
 }
-inline prediction choose(const rank_context& e, const demand& d, const candidates& list) {
-    return choose(e, d, list, reached_by(e));
+inline prediction choose(const rank_context& self, const demand& d, const candidates& list) {
+    return choose(self, d, list, reached_by(self));
 }
 
 /// Sizes are told apart to an eighth of a power of two: there is one choice for all sizes of a class.
@@ -155,26 +156,28 @@ struct choice_out_of_reach {
     reach within;
 };
 [[gnu::cold]] inline choice_out_of_reach choose_out_of_reach(
-    const rank_context& e, const demand& d, const candidates& list) {
-    if (copies_at(e, near_so_far(e)) && !reduces(d.what)) {
-        const any_schedule& s = choose(e, d, list, reach::processes).of->schedule;
-        if (d.what == collective::broadcast && s.rounds(e.size) == 1 &&
-            d.bytes >= static_cast<double>(single_copy_policy::parted_from) * e.size &&
-            too_large(parted_broadcast::as_any(), e.size, reach::processes).empty())
+    const rank_context& self, const demand& d, const candidates& list) {
+    if (copies_at(self, near_so_far(self)) && !reduces(d.what)) {
+        const any_schedule& s = choose(self, d, list, reach::processes).of->schedule;
+        if (d.what == collective::broadcast && s.rounds(self.size) == 1 &&
+            d.bytes >= static_cast<double>(single_copy_policy::parted_from) * self.size &&
+            too_large(parted_broadcast::as_any(), self.size, reach::processes).empty())
             return {&parted_broadcast::as_any(), reach::processes};
-        if (d.bytes >= static_cast<double>(single_copy_policy::from) * s.blocks(e.size)) return {&s, reach::processes};
+        if (d.bytes >= static_cast<double>(single_copy_policy::from) * s.blocks(self.size))
+            return {&s, reach::processes};
     }
-    return {&choose(e, d, list, reach::scratch).of->schedule, reach::scratch};
+    return {&choose(self, d, list, reach::scratch).of->schedule, reach::scratch};
 }
 
 /// The plan of a schedule that the caller has given.
-inline schedule_choice resolve_given(rank_context& e, const any_schedule& given) {
+inline schedule_choice resolve_given(rank_context& self, const any_schedule& given) {
     // No key of `resolve` has its highest bit set: roots are not negative.
     const std::uint64_t key = reinterpret_cast<std::uintptr_t>(given.name().data()) | std::uint64_t{1} << 63;
     const auto same = [&](const schedule_choice& p) { return p.plan->schedule == given; };
-    if (const schedule_choice* const p = e.choices.find(key, same)) return *p;
-    const schedule_choice p{.key = key, .plan = execution_plan_for(given, e.size, reached_by(e)), .name = given.name()};
-    e.choices.add(p);
+    if (const schedule_choice* const p = self.choices.find(key, same)) return *p;
+    const schedule_choice p{
+        .key = key, .plan = execution_plan_for(given, self.size, reached_by(self)), .name = given.name()};
+    self.choices.add(p);
     return p;
 }
 
@@ -184,45 +187,46 @@ inline bool is_unsized(const call& c) { return c.ragged || (owned(c.what) && roo
 /// The execution plan of a call, or none for the eager path, which may be taken if `eager`. The rank context keeps it:
 /// once there was a call of the kind there is no search among the candidates, and no lock. `telling`: a schedule
 /// instead of the eager path, with its bits, that tells the distance of the cores.
-inline schedule_choice resolve(rank_context& e, const call& c, const chooser& how, bool eager, bool telling = false) {
-    if (how.given) return resolve_given(e, *how.given);
+inline schedule_choice resolve(
+    rank_context& self, const call& c, const chooser& how, bool eager, bool telling = false) {
+    if (how.given) return resolve_given(self, *how.given);
     const bool unsized = is_unsized(c);
-    const std::size_t bytes = unsized ? 0 : c.count * c.element, posted = unsized ? 0 : eager_bytes(c, e.size);
+    const std::size_t bytes = unsized ? 0 : c.count * c.element, posted = unsized ? 0 : eager_bytes(c, self.size);
     const bool in_order = c.op && !c.op->commutative;
     eager = eager && !unsized && !c.in_offsets;
-    const int root = depends_on_root(e, c.what) ? c.root : 0;
+    const int root = depends_on_root(self, c.what) ? c.root : 0;
     const std::uint64_t key = size_class(bytes) | static_cast<std::uint64_t>(c.what) << 16 |
                               std::uint64_t{in_order} << 20 | std::uint64_t{unsized} << 21 |
                               std::uint64_t{eager} << 22 | std::uint64_t{posted <= eager_capacity} << 23 |
-                              std::uint64_t{c.reproducible} << 24 | std::uint64_t{near_so_far(e)} << 25 |
+                              std::uint64_t{c.reproducible} << 24 | std::uint64_t{near_so_far(self)} << 25 |
                               std::uint64_t{telling} << 26 | static_cast<std::uint64_t>(root) << 32;
-    if (const schedule_choice* const p = e.choices.find(key, [](const schedule_choice&) { return true; })) return *p;
+    if (const schedule_choice* const p = self.choices.find(key, [](const schedule_choice&) { return true; })) return *p;
     const demand d{
         c.what, class_bytes(bytes), posted, in_order, unsized, eager, c.reproducible || (telling && c.op), root};
-    const prediction best = choose(e, d, how.list());
+    const prediction best = choose(self, d, how.list());
     schedule_choice p{.key = key, .name = eager_name, .tells_distance = telling};
     if (best.of) {
-        p.plan = execution_plan_for(best.of->schedule, e.size, reached_by(e));
+        p.plan = execution_plan_for(best.of->schedule, self.size, reached_by(self));
         p.name = best.of->name;
         p.chunk_bytes = best.chunk;
     }
-    if (best.of && !e.by_messages && !e.shares_everything() && !unsized) {
-        const auto [schedule, within] = choose_out_of_reach(e, d, how.list());
-        p.staged = execution_plan_for(*schedule, e.size, within);
+    if (best.of && !self.by_messages && !self.shares_everything() && !unsized) {
+        const auto [schedule, within] = choose_out_of_reach(self, d, how.list());
+        p.staged = execution_plan_for(*schedule, self.size, within);
         p.staged_name = schedule->name();
     }
-    e.choices.add(p);
-    if (e.env.debug != debug_level::warn && e.rank == 0)
-        say(message() << "colls: " << name_of(c.what) << " of about " << static_cast<std::size_t>(class_bytes(bytes))
-                      << " bytes, " << e.size << " ranks"
-                      << (c.reproducible ? ", reproducible: "
-                             : telling   ? ", one call of 128, to tell the distance of the cores: "
-                                         : ": ")
-                      << p.name << ", predicted " << best.seconds * 1e6 << " us"
-                      << (p.staged == nullptr                     ? ""
-                             : p.staged->within == reach::scratch ? "; ordinary buffers staged: "
-                                                                  : "; ordinary buffers by single copies: ")
-                      << p.staged_name);
+    self.choices.add(p);
+    if (self.env.debug != debug_level::warn && self.rank == 0)
+        say(error_text() << "colls: " << name_of(c.what) << " of about " << static_cast<std::size_t>(class_bytes(bytes))
+                         << " bytes, " << self.size << " ranks"
+                         << (c.reproducible ? ", reproducible: "
+                                : telling   ? ", one call of 128, to tell the distance of the cores: "
+                                            : ": ")
+                         << p.name << ", predicted " << best.seconds * 1e6 << " us"
+                         << (p.staged == nullptr                     ? ""
+                                : p.staged->within == reach::scratch ? "; ordinary buffers staged: "
+                                                                     : "; ordinary buffers by single copies: ")
+                         << p.staged_name);
     return p;
 }
 

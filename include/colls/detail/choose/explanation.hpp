@@ -19,28 +19,28 @@ candidates all_candidates_of(collective what) {
     return list_of_candidates<count>(what)();
 }
 /// The demand of a call with an operator that commutes.
-inline demand demand_of(const rank_context& e, collective what, std::size_t bytes, bool reproducible) {
+inline demand demand_of(const rank_context& self, collective what, std::size_t bytes, bool reproducible) {
     const bool own = traits_of(what).in == content::own_block, unsized = owned(what) && rooted(what);
-    const auto n = static_cast<std::size_t>(e.size);
+    const auto n = static_cast<std::size_t>(self.size);
     return {what, class_bytes(unsized ? 0 : bytes), own ? (bytes + n - 1) / n : bytes, false, unsized,
-        !unsized && !e.by_messages, reduces(what) && (reproducible || e.env.reproducible)};
+        !unsized && !self.by_messages, reduces(what) && (reproducible || self.env.reproducible)};
 }
 
 template <int>
-std::string explanation(const rank_context& e, collective what, std::size_t bytes, bool reproducible) {
+std::string explanation(const rank_context& self, collective what, std::size_t bytes, bool reproducible) {
     const candidates list = all_candidates_of(what);
-    const demand d = demand_of(e, what, bytes, reproducible);
-    const machine figures = figures_now(e);
-    const shared_machine m = model_of(figures, e.size);
-    const prediction chosen = choose(e, d, list);
+    const demand d = demand_of(self, what, bytes, reproducible);
+    const machine figures = figures_now(self);
+    const shared_machine m = model_of(figures, self.size);
+    const prediction chosen = choose(self, d, list);
     char row[160];
     std::snprintf(row, sizeof row, "%s of %zu bytes, %d ranks: alpha %.2f us, beta %.3f ns/B, gamma %.3f ns/B%s%s%s\n",
-        name_of(what), bytes, e.size, m.alpha * 1e6, m.beta * 1e9, m.gamma * 1e9,
-        e.env.schedule ? ", COLLS_SCHEDULE=" : "", e.env.schedule ? e.env.schedule : "",
+        name_of(what), bytes, self.size, m.alpha * 1e6, m.beta * 1e9, m.gamma * 1e9,
+        self.env.schedule ? ", COLLS_SCHEDULE=" : "", self.env.schedule ? self.env.schedule : "",
         d.reproducible ? ", reproducible" : "");
     std::string text = row;
-    if (!tuned_name(what, e.size, d.bytes).empty()) text += std::string("  by COLLS_TUNE: ") + tuning()->path + "\n";
-    const candidates by_hosts = two_level_candidates(e, what, d.root);
+    if (!tuned_name(what, self.size, d.bytes).empty()) text += std::string("  by COLLS_TUNE: ") + tuning()->path + "\n";
+    const candidates by_hosts = two_level_candidates(self, what, d.root);
     const auto fits = [&](const candidate& c) { return !d.reproducible || c.single_fold; };
     int width = 20;
     for (int i = 0; i < by_hosts.count; ++i) width = std::max(width, static_cast<int>(by_hosts.first[i].name.size()));
@@ -58,50 +58,51 @@ std::string explanation(const rank_context& e, collective what, std::size_t byte
     };
     if (d.eager && d.posted <= eager_capacity) {
         const auto posted = static_cast<double>(d.posted);
-        add_row(eager_name, 1, posted, 0, predict_eager(m, figures, what, e.size, posted), chosen.of == nullptr, true);
+        add_row(
+            eager_name, 1, posted, 0, predict_eager(m, figures, what, self.size, posted), chosen.of == nullptr, true);
     }
     for (int i = 0; i < list.count; ++i) {
         const candidate& c = list.first[i];
-        if (!c.schedule.supports(e.size)) continue;
-        if (!is_weighed(c, e, reached_by(e))) {
-            add_row(c.name, c.schedule.rounds(e.size), 0, 0, 0, chosen.of == &c, fits(c));
+        if (!c.schedule.supports(self.size)) continue;
+        if (!is_weighed(c, self, reached_by(self))) {
+            add_row(c.name, c.schedule.rounds(self.size), 0, 0, 0, chosen.of == &c, fits(c));
             text.insert(text.size() - 1, "  not weighed: too large for this group");
             continue;
         }
-        const cost counted = traffic_of_candidate(c, e.size);
-        const prediction p = predicted(c, e, m, d.bytes);
+        const cost counted = traffic_of_candidate(c, self.size);
+        const prediction p = predicted(c, self, m, d.bytes);
         const double block = counted.blocks > 0 ? static_cast<double>(bytes) / counted.blocks : 0;
         add_row(c.name, counted.rounds, static_cast<double>(counted.blocks_sent) * block, p.chunk, p.seconds,
             chosen.of == &c, fits(c));
     }
     for (int i = 0; i < by_hosts.count; ++i) {
         const candidate& c = by_hosts.first[i];
-        if (!c.schedule.supports(e.size) || !is_weighed(c, e, reached_by(e))) continue;
-        const cost counted = traffic_of_candidate(c, e.size);
+        if (!c.schedule.supports(self.size) || !is_weighed(c, self, reached_by(self))) continue;
+        const cost counted = traffic_of_candidate(c, self.size);
         const double block = counted.blocks > 0 ? static_cast<double>(bytes) / counted.blocks : 0;
         add_row(c.name, counted.rounds, static_cast<double>(counted.blocks_sent) * block, 0,
-            predicted(c, e, m, d.bytes).seconds, chosen.of == &c, fits(c));
+            predicted(c, self, m, d.bytes).seconds, chosen.of == &c, fits(c));
     }
-    if (!e.by_messages && e.size > 1) {
-        const bool near = near_so_far(e);
+    if (!self.by_messages && self.size > 1) {
+        const bool near = near_so_far(self);
         std::snprintf(row, sizeof row,
             "  cores are %s each other (near: a line takes less than %.0f ns): copies are %s\n",
             near ? "near" : "far from", figures.near_below * 1e9,
-            e.crowded ? "pulled up to 4 MB, since ranks outnumber cores"
-            : near    ? "pulled, while they fit the caches"
-                      : "pushed past the caches");
+            self.crowded ? "pulled up to 4 MB, since ranks outnumber cores"
+            : near       ? "pulled, while they fit the caches"
+                         : "pushed past the caches");
         text += row;
     }
     return text;
 }
 
 template <int>
-std::string_view choice(const rank_context& e, collective what, std::size_t bytes, bool reproducible) {
-    const prediction p = choose(e, demand_of(e, what, bytes, reproducible), all_candidates_of(what));
+std::string_view choice(const rank_context& self, collective what, std::size_t bytes, bool reproducible) {
+    const prediction p = choose(self, demand_of(self, what, bytes, reproducible), all_candidates_of(what));
     return p.of ? p.of->name : eager_name;
 }
-COLLS_INLINE model group_model(const rank_context& e) {
-    const shared_machine m = model_of(e.backend->figures(), e.size);
+COLLS_INLINE model group_model(const rank_context& self) {
+    const shared_machine m = model_of(self.backend->figures(), self.size);
     return {m.alpha, m.beta, m.gamma};
 }
 

@@ -159,15 +159,15 @@ inline machine within_host(machine m) {
 /// What an all_reduce of two ranks takes in the mean of in place and out of place, as a part of what it takes out of
 /// place, since no rank knows which of them the other one does. In place the lines that the second round pushes are in
 /// the cache already; one round alone has to copy first what it overwrites.
-inline double in_place_or_not(const cost& c, const rank_context& e, collective what) {
-    if (what != collective::all_reduce || e.size != 2 || e.crowded) return 1;
+inline double in_place_or_not(const cost& c, const rank_context& self, collective what) {
+    if (what != collective::all_reduce || self.size != 2 || self.crowded) return 1;
     return c.rounds == 1 ? 1.4 : 0.8;
 }
 /// For a candidate, with the chunk that is best for it.
-inline prediction predicted(const candidate& c, const rank_context& e, const shared_machine& m, double bytes) {
-    const int n = e.size;
-    const machine& figures = e.backend->figures();
-    if (const counted_messages between = messages_between_hosts(e); !between.all()) {
+inline prediction predicted(const candidate& c, const rank_context& self, const shared_machine& m, double bytes) {
+    const int n = self.size;
+    const machine& figures = self.backend->figures();
+    if (const counted_messages between = messages_between_hosts(self); !between.all()) {
         counted_messages within = between;
         within.between = false;
         return {&c, whole_unit_bytes,
@@ -185,7 +185,7 @@ inline prediction predicted(const candidate& c, const rank_context& e, const sha
                                     static_cast<double>(chunk));
         if (best.of == nullptr || t < best.seconds) best = {&c, chunk, t};
     }
-    best.seconds *= in_place_or_not(counted, e, c.schedule.implements);
+    best.seconds *= in_place_or_not(counted, self, c.schedule.implements);
     return best;
 }
 

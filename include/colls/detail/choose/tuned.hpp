@@ -17,7 +17,7 @@ inline constexpr std::string_view automatic_name = "automatic";
         bool known = false;
         for (int c = 0; c < collective_count; ++c)
             known = known || std::string_view(s.collective) == name_of(static_cast<collective>(c));
-        message text;
+        error_text text;
         text << "colls: COLLS_TUNE: " << file.path << ", line " << s.row << ": ";
         if (!known) throw error(errc::invalid_argument, (text << s.collective << " is no collective").text());
         if (s.name == automatic_name || s.name == eager_name || is_known_name(s.name)) continue;

@@ -8,8 +8,8 @@
 namespace colls::inline v1::detail {
 
 /// Appends the blocks that this rank and its peer exchange in the round, the first few of them by number.
-[[gnu::cold]] inline void say_blocks(message& text, const wait_site& at) {
-    const any_schedule& s = *static_cast<const any_schedule*>(at.steps);
+[[gnu::cold]] inline void say_blocks(error_text& text, const wait_site& at) {
+    const any_schedule& s = *static_cast<const any_schedule*>(at.blocks_of);
     if (at.round >= s.rounds(at.size)) return;  // after the last round a rank waits for others to finish: no blocks
     const auto role = [&](int rank) { return (rank - at.shift + 2 * at.size) % at.size; };
     constexpr int most = 4;
@@ -31,8 +31,8 @@ namespace colls::inline v1::detail {
 }
 
 /// Remembers the call that has just been signed (rank_context::sign), for errors about calls that do not match.
-inline void record_call(rank_context& e, const call& c, std::string_view schedule, bool own_lengths) {
-    call_record& r = e.recent[(e.calls - 1) % call_record::kept];
+inline void record_call(rank_context& self, const call& c, std::string_view schedule, bool own_lengths) {
+    call_record& r = self.recent[(self.calls - 1) % call_record::kept];
     r.type = c.type;
     r.op = c.op_type;
     r.schedule = schedule;

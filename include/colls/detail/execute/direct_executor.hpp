@@ -42,11 +42,11 @@ struct rank_buffers {
 
 class direct_executor final : public executor {
 public:
-    explicit direct_executor(rank_context& e) : executor(e) {}
+    explicit direct_executor(rank_context& self) : executor(self) {}
 
     void begin() override;
     bool advance() override;
-    void describe(message& text, int rank) const override;
+    void describe(error_text& text, int rank) const override;
 
 private:
     void wait_for_slot();
@@ -60,32 +60,34 @@ private:
     }
     bool single_copy_pays() const;
     /// As decided for this operation. (Whether pushes and pulls follow it, near_, depends on the collective, too.)
-    bool is_near() const { return distance::is_near(e_, sequence); }
-    bool copies_now() const { return copies_at(e_, is_near()); }
+    bool is_near() const { return distance::is_near(self_, sequence); }
+    bool copies_now() const { return copies_at(self_, is_near()); }
     void lay_out(const execution_plan& plan);
     bool streams_from(std::size_t whole) const;
-    bool is_within_reach(place where) const;
+    bool is_within_reach(buffer_kind where) const;
     /// Is it known beforehand that all ranks go by the plan that the operation begins with?
-    bool is_agreed() const { return e_.shares_everything() || e_.size == 1 || (arguments.ragged && !copies_now()); }
+    bool is_agreed() const {
+        return self_.shares_everything() || self_.size == 1 || (arguments.ragged && !copies_now());
+    }
     /// `p`, as this rank tells it to the others.
     std::uintptr_t told_buffer(const std::byte* p, bool reached) const {
-        return reached ? e_.told(p) : out_of_reach | reinterpret_cast<std::uintptr_t>(p);
+        return reached ? self_.to_offset(p) : out_of_reach | reinterpret_cast<std::uintptr_t>(p);
     }
     std::byte* told_by(std::uintptr_t p) const {
-        return is_out_of_reach(p) ? reinterpret_cast<std::byte*>(p ^ out_of_reach) : e_.here<std::byte>(p);
+        return is_out_of_reach(p) ? reinterpret_cast<std::byte*>(p ^ out_of_reach) : self_.from_offset<std::byte>(p);
     }
     std::size_t scratch_bytes() const {
         return static_cast<std::size_t>(program_->scratch) * (scratch_chunks_ > 0 ? scratch_chunks_ : 1) *
                layout_.slot_bytes;
     }
     /// Bytes of this rank's buffer, where each rank knows its own counts only.
-    std::size_t ragged_bytes(place where) const {
+    std::size_t ragged_bytes(buffer_kind where) const {
         const call& c = arguments;
-        const std::size_t* offsets = where == place::input ? c.in_offsets : c.out_offsets;
-        const bool own = c.what == (where == place::input ? collective::gather : collective::scatter);
+        const std::size_t* offsets = where == buffer_kind::input ? c.in_offsets : c.out_offsets;
+        const bool own = c.what == (where == buffer_kind::input ? collective::gather : collective::scatter);
         return (offsets ? offsets[plan_->blocks] : own ? c.own_count : 0) * c.element;
     }
-    operation_line& line_of(int rank) const { return e_.memory.operation(sequence % window, rank); }
+    operation_line& line_of(int rank) const { return self_.memory.operation(sequence % window, rank); }
     /// The progress word of a rank that has come to `value` in the chunk; see dependencies.hpp for the values.
     std::uint64_t progress_word(std::size_t chunk, int value) const {
         // Zeroed memory is no entry: hence + 1.
@@ -93,11 +95,11 @@ private:
                (value == 0 ? 0 : chunk * static_cast<std::size_t>(plan_->values()) + static_cast<std::size_t>(value));
     }
     /// Where a unit lies in a rank's input or output, in elements.
-    extent unit_in(const rank_buffers& b, place where, int unit) const {
+    extent unit_in(const rank_buffers& b, buffer_kind where, int unit) const {
         const call& c = arguments;  // its tables are those of all ranks, unless they are ragged
         return unit_at(where, unit,
-            where == place::input ? (c.ragged ? b.in_offsets : c.in_offsets)
-                                  : (c.ragged ? b.out_offsets : c.out_offsets),
+            where == buffer_kind::input ? (c.ragged ? b.in_offsets : c.in_offsets)
+                                        : (c.ragged ? b.out_offsets : c.out_offsets),
             c.ragged, b.count);
     }
     const rank_buffers* buffers_of(int rank);
@@ -108,8 +110,8 @@ private:
     bool fold(const instruction& i);
     // Single copies: single_copy.hpp.
     bool is_in_other_process(const rank_buffers& b, const location& l) const {
-        return rank_of(l.rank) != e_.rank &&
-               !(l.where == place::scratch || (l.where == place::input ? b.in_reached : b.out_reached));
+        return rank_of(l.rank) != self_.rank &&
+               !(l.where == buffer_kind::scratch || (l.where == buffer_kind::input ? b.in_reached : b.out_reached));
     }
     void pull(std::byte* to, int peer, const std::byte* from, std::size_t bytes, int round);
     void push(int peer, std::byte* to, const std::byte* from, std::size_t bytes, int round);
@@ -139,25 +141,25 @@ private:
 };
 
 /// Has every rank finished the operation that used the place of operation `sequence` before?
-inline bool has_free_place(rank_context& e, std::uint64_t sequence) {
-    if (sequence < window || e.completed_by_all + window > sequence) return true;
+inline bool has_free_place(rank_context& self, std::uint64_t sequence) {
+    if (sequence < window || self.completed_by_all + window > sequence) return true;
     std::uint64_t least = ~std::uint64_t{0};
-    for (int r = 0; r < e.size; ++r)
-        least = std::min(least, e.memory.state(r).completed.load(std::memory_order_acquire));
-    e.completed_by_all = least;
+    for (int r = 0; r < self.size; ++r)
+        least = std::min(least, self.memory.state(r).completed.load(std::memory_order_acquire));
+    self.completed_by_all = least;
     return least + window > sequence;
 }
 
 inline void direct_executor::begin() {
-    activate(e_);  // now, while no stores are pending that it would have to wait for
-    const auto n = static_cast<std::size_t>(e_.size);
+    activate(self_);  // now, while no stores are pending that it would have to wait for
+    const auto n = static_cast<std::size_t>(self_.size);
     sign_call();
     buffers_.resize(n);
     operands_.resize(n + 1);
     now.chunk = now.at = exit_at_ = 0;
     done = false;
     bounce_output_ = nullptr;
-    sequence = e_.sequence++;
+    sequence = self_.sequence++;
     wait_for_slot();
     choose_copying();
     phase_ = direct_phase::learning_count;
@@ -166,11 +168,11 @@ inline void direct_executor::begin() {
 
 /// Waits until every rank has finished the operation that used this one's slot before.
 inline void direct_executor::wait_for_slot() {
-    if (has_free_place(e_, sequence)) return;
-    for (int r = 0; r < e_.size; ++r) {
-        backoff wait(e_);
+    if (has_free_place(self_, sequence)) return;
+    for (int r = 0; r < self_.size; ++r) {
+        backoff wait(self_);
         site.peer = r;
-        while (e_.memory.state(r).completed.load(std::memory_order_acquire) + window <= sequence) wait(site);
+        while (self_.memory.state(r).completed.load(std::memory_order_acquire) + window <= sequence) wait(site);
     }
 }
 
@@ -178,17 +180,17 @@ inline void direct_executor::wait_for_slot() {
 inline void direct_executor::choose_copying() {
     const call& c = arguments;
     near_ = adapts_ = false;
-    if (e_.size == 1 || c.ragged || is_owned_and_rooted()) return;
+    if (self_.size == 1 || c.ragged || is_owned_and_rooted()) return;
     adapts_ = true;
     const std::size_t whole = c.count * c.element;
-    near_ = distance::is_near(e_, sequence);
+    near_ = distance::is_near(self_, sequence);
     copying best = plan_->copies;
     if (c.what == collective::broadcast)
-        best = near_ || e_.size > 2 ? copying::pulled : copying::pushed;
+        best = near_ || self_.size > 2 ? copying::pulled : copying::pushed;
     else if (c.what == collective::all_gather || c.what == collective::all_to_all)
-        best = whole < (e_.crowded ? store_policy::pull_crowded_below
-                           : near_ ? store_policy::pull_below
-                                   : 0)
+        best = whole < (self_.crowded ? store_policy::pull_crowded_below
+                           : near_    ? store_policy::pull_below
+                                      : 0)
                    ? copying::pulled
                    : copying::pushed;
     if (best != plan_->copies) follow(copied_otherwise(*plan_));
@@ -209,14 +211,14 @@ inline bool direct_executor::learn_count() {
 inline void direct_executor::lay_out(const execution_plan& plan) {
     follow(plan);
     const call& c = arguments;
-    if (site.steps != &plan.schedule) set_wait_site(plan);
+    if (site.blocks_of != &plan.schedule) set_wait_site(plan);
     const std::size_t longest = longest_unit(), whole = c.count * c.element;
     const bool is_staged = plan.within == reach::scratch;
     stream_pushes_ = streams_from(whole);
     stream_own_ = whole >= store_policy::stream_own_from;
-    stream_staged_ = is_staged && (streams_staged(e_, is_near()) || whole >= store_policy::stream_staged_from);
-    const bool overlaps =
-        is_staged && c.what == collective::broadcast && plan.blocks == 1 && !e_.crowded && streams_at(e_, is_near());
+    stream_staged_ = is_staged && (streams_staged(self_, is_near()) || whole >= store_policy::stream_staged_from);
+    const bool overlaps = is_staged && c.what == collective::broadcast && plan.blocks == 1 && !self_.crowded &&
+                          streams_at(self_, is_near());
     const std::size_t staged_chunk = overlaps ? store_policy::staged_broadcast_chunk : store_policy::staged_chunk,
                       staged_chunks = overlaps ? store_policy::staged_broadcast_chunks : store_policy::staged_chunks;
     if (c.ragged)
@@ -236,31 +238,32 @@ inline void direct_executor::lay_out(const execution_plan& plan) {
 /// Are pushes of a buffer of so many bytes streamed?
 inline bool direct_executor::streams_from(std::size_t whole) const {
     const bool unknown = is_owned_and_rooted() || arguments.ragged;  // whether the ranks are near
-    if (arguments.what == collective::all_reduce && near_ && !e_.crowded && whole < store_policy::stream_result_below)
+    if (arguments.what == collective::all_reduce && near_ && !self_.crowded &&
+        whole < store_policy::stream_result_below)
         return true;
-    return whole >= (unknown || (e_.crowded && near_) ? store_policy::stream_crowded_from
-                        : near_                       ? store_policy::stream_near_from
-                                                      : store_policy::stream_far_from);
+    return whole >= (unknown || (self_.crowded && near_) ? store_policy::stream_crowded_from
+                        : near_                          ? store_policy::stream_near_from
+                                                         : store_policy::stream_far_from);
 }
 
 /// Can all ranks reach this rank's input, output? A buffer that is empty they need not reach.
-inline bool direct_executor::is_within_reach(place where) const {
+inline bool direct_executor::is_within_reach(buffer_kind where) const {
     const call& c = arguments;
-    if (e_.shares_everything() || e_.size == 1) return true;
-    const std::byte* const p = where == place::input ? c.in : c.out;
-    return p == nullptr || (c.ragged ? ragged_bytes(where) : c.count * c.element) == 0 || e_.shares(p, 1);
+    if (self_.shares_everything() || self_.size == 1) return true;
+    const std::byte* const p = where == buffer_kind::input ? c.in : c.out;
+    return p == nullptr || (c.ragged ? ragged_bytes(where) : c.count * c.element) == 0 || self_.shares(p, 1);
 }
 
 /// Tells the other ranks where this rank's buffers and scratch memory are.
 inline void direct_executor::enter() {
     const call& c = arguments;
-    bool in_reached = is_within_reach(place::input), out_reached = is_within_reach(place::output);
+    bool in_reached = is_within_reach(buffer_kind::input), out_reached = is_within_reach(buffer_kind::output);
     const bool reached = in_reached && out_reached, agreed = is_agreed();
     // Scratch memory begins with the program's slots: as many as any plan needs that the ranks may follow.
     std::size_t slots = 0;
     const execution_plan& direct = *plan_;
     const auto make_room = [&](const execution_plan& plan) {
-        if (plan.program_of(role_of(e_.rank)).scratch == 0) return;
+        if (plan.program_of(role_of(self_.rank)).scratch == 0) return;
         lay_out(plan);
         if (scratch_bytes() > slots) slots = scratch_bytes();
     };
@@ -272,14 +275,15 @@ inline void direct_executor::enter() {
     const std::byte* in = c.in;
     std::byte* out = c.out;
     const std::size_t *in_offsets = c.in_offsets, *out_offsets = c.out_offsets;
-    const std::size_t tables =
-        c.ragged && !e_.shares_everything() ? (static_cast<std::size_t>(plan_->blocks) + 1) * sizeof(std::size_t) : 0;
-    const bool bounces =
-        c.ragged && !reached &&
-        (!copies_now() || ragged_bytes(place::input) + ragged_bytes(place::output) < single_copy_policy::from);
-    const std::size_t copied = bounces ? ragged_bytes(place::input) : copied_input();
+    const std::size_t tables = c.ragged && !self_.shares_everything()
+                                   ? (static_cast<std::size_t>(plan_->blocks) + 1) * sizeof(std::size_t)
+                                   : 0;
+    const bool bounces = c.ragged && !reached &&
+                         (!copies_now() || ragged_bytes(buffer_kind::input) + ragged_bytes(buffer_kind::output) <
+                                               single_copy_policy::from);
+    const std::size_t copied = bounces ? ragged_bytes(buffer_kind::input) : copied_input();
     const std::size_t needed =
-        slots + padded(copied) + (bounces ? padded(ragged_bytes(place::output)) : 0) + 2 * tables;
+        slots + padded(copied) + (bounces ? padded(ragged_bytes(buffer_kind::output)) : 0) + 2 * tables;
     std::byte* const scratch = reached || slots == 0 ? take_scratch(needed) : take_staging(needed);
     std::byte* next = scratch + slots;
     if (copied > 0) in = static_cast<const std::byte*>(std::memcpy(next, c.in, copied));
@@ -288,21 +292,22 @@ inline void direct_executor::enter() {
     next += padded(copied);
     if (bounces) {
         out = bounce_output_ = next;
-        next += padded(ragged_bytes(place::output));
+        next += padded(ragged_bytes(buffer_kind::output));
     }
     if (tables > 0 && in_offsets) in_offsets = static_cast<const std::size_t*>(std::memcpy(next, in_offsets, tables));
     if (tables > 0 && out_offsets)
         out_offsets = static_cast<const std::size_t*>(std::memcpy(next + tables, out_offsets, tables));
-    operation_line& own = line_of(e_.rank);
+    operation_line& own = line_of(self_.rank);
     own.fingerprint = fingerprint_;
     own.in = told_buffer(in, in_reached);
     own.out = told_buffer(out, out_reached);
-    own.scratch = e_.told(scratch);
-    own.in_offsets = e_.told(in_offsets);
-    own.out_offsets = e_.told(out_offsets);
+    own.scratch = self_.to_offset(scratch);
+    own.in_offsets = self_.to_offset(in_offsets);
+    own.out_offsets = self_.to_offset(out_offsets);
     own.count = c.ragged ? c.own_count : c.count;
     // This rank itself reaches its buffers wherever they are.
-    buffers_[e_.rank] = {sequence + 1, in_reached, out_reached, in, out, scratch, in_offsets, out_offsets, own.count};
+    buffers_[self_.rank] = {
+        sequence + 1, in_reached, out_reached, in, out, scratch, in_offsets, out_offsets, own.count};
     // A rank whose own buffers are out of reach knows already what all will agree on.
     const bool decided = !is_agreed() && !(in_reached && out_reached);
     phase_ = agreed || decided ? direct_phase::running : direct_phase::agreeing;
@@ -313,7 +318,7 @@ inline void direct_executor::enter() {
 /// Once all ranks have entered: if any of them has buffers that others cannot reach, all follow the other plan.
 inline bool direct_executor::agree() {
     bool reached = true;
-    for (int r = 0; r < e_.size; ++r) {
+    for (int r = 0; r < self_.size; ++r) {
         const rank_buffers* b = buffers_of(r);
         site.peer = r;
         if (!b) return false;
@@ -330,23 +335,23 @@ inline const rank_buffers* direct_executor::buffers_of(int rank) {
     if (b.stamp == sequence + 1) return &b;
     const operation_line& l = line_of(rank);
     if (l.progress.load(std::memory_order_acquire) < progress_word(0, 0)) return nullptr;
-    if (l.fingerprint != fingerprint_) fail_mismatch(e_, site, rank, l.fingerprint);
+    if (l.fingerprint != fingerprint_) fail_mismatch(self_, site, rank, l.fingerprint);
     b = {sequence + 1, !is_out_of_reach(l.in), !is_out_of_reach(l.out), told_by(l.in), told_by(l.out),
-        e_.here<std::byte>(l.scratch), e_.here<const std::size_t>(l.in_offsets),
-        e_.here<const std::size_t>(l.out_offsets), l.count};
+        self_.from_offset<std::byte>(l.scratch), self_.from_offset<const std::size_t>(l.in_offsets),
+        self_.from_offset<const std::size_t>(l.out_offsets), l.count};
     return &b;
 }
 
 /// Where the current chunk of an operand lies.
 inline const std::byte* direct_executor::address(const rank_buffers& b, const location& l) const {
     const std::size_t skip = now.chunk * layout_.count;
-    if (l.where == place::scratch)
+    if (l.where == buffer_kind::scratch)
         return b.scratch +
                (scratch_chunks_ > 0
                        ? (static_cast<std::size_t>(l.index) * scratch_chunks_ + now.chunk % scratch_chunks_) *
                              layout_.slot_bytes
                        : static_cast<std::size_t>(l.index) * layout_.slot_bytes + skip * arguments.element);
-    const std::byte* base = l.where == place::input ? b.in : b.out;
+    const std::byte* base = l.where == buffer_kind::input ? b.in : b.out;
     return base + (unit_in(b, l.where, l.index).first + skip) * arguments.element;
 }
 
@@ -363,21 +368,21 @@ inline bool direct_executor::try_wait(const instruction& i, std::size_t chunk) {
 inline bool direct_executor::copy(const instruction& i) {
     const location& from = program_->operands[static_cast<std::size_t>(i.first)];
     const int to_rank = rank_of(i.to.rank), from_rank = rank_of(from.rank);
-    const recorded_work recorder(*this, recorded::copy, i, to_rank != e_.rank ? to_rank : from_rank);
+    const recorded_work recorder(*this, recorded::copy, i, to_rank != self_.rank ? to_rank : from_rank);
     const rank_buffers *to = buffers_of(to_rank), *source = buffers_of(from_rank);
     if (!to || !source) {
         site.peer = to ? from_rank : to_rank;
         return false;
     }
     const call& c = arguments;
-    const extent unit = unit_in(*source, from.where == place::scratch ? place::input : from.where,
-        from.where == place::scratch ? i.unit : from.index);
+    const extent unit = unit_in(*source, from.where == buffer_kind::scratch ? buffer_kind::input : from.where,
+        from.where == buffer_kind::scratch ? i.unit : from.index);
     if (c.ragged && unit_in(*to, i.to.where, i.to.index).count != unit.count) {
-        site.peer = to_rank == e_.rank ? from_rank : to_rank;
+        site.peer = to_rank == self_.rank ? from_rank : to_rank;
         site.round = i.round;
-        message text;
-        if (from_rank != e_.rank) text << "rank " << from_rank << " ";  // this rank pulls
-        fail(e_, errc::mismatch, site,
+        error_text text;
+        if (from_rank != self_.rank) text << "rank " << from_rank << " ";  // this rank pulls
+        fail(self_, errc::mismatch, site,
             text << "sends " << unit.count << " elements to rank " << to_rank << ", which expects "
                  << unit_in(*to, i.to.where, i.to.index).count);
     }
@@ -395,7 +400,9 @@ inline bool direct_executor::copy(const instruction& i) {
         return true;
     else if (i.pushes > 0 && stream_staged_)
         return copy_twice(i, to_at, source_at, bytes);
-    else if (to_rank != e_.rank ? streams_to(*to) : i.to.where == place::scratch ? stream_staged_ : stream_own_)
+    else if (to_rank != self_.rank                ? streams_to(*to)
+             : i.to.where == buffer_kind::scratch ? stream_staged_
+                                                  : stream_own_)
         stream_bytes(to_at, source_at, bytes);
     else
         copy_bytes(to_at, source_at, bytes);
@@ -405,7 +412,7 @@ inline bool direct_executor::copy(const instruction& i) {
 /// Copies what this rank keeps as well as stages to both places in one pass. (By plain stores two passes are faster.)
 inline bool direct_executor::copy_twice(
     const instruction& i, std::byte* staged, const std::byte* from, std::size_t bytes) {
-    auto* const own = const_cast<std::byte*>(address(*buffers_of(e_.rank), (&i + 1)->to));
+    auto* const own = const_cast<std::byte*>(address(*buffers_of(self_.rank), (&i + 1)->to));
     for (std::size_t at = 0; at < bytes; at += store_policy::piece) {
         const std::size_t n = bytes - at < store_policy::piece ? bytes - at : store_policy::piece;
         stream_bytes_unfenced(staged + at, from + at, n);
@@ -418,9 +425,9 @@ inline bool direct_executor::copy_twice(
 
 inline bool direct_executor::fold(const instruction& i) {
     const recorded_work recorder(*this, recorded::fold, i, none);
-    const rank_buffers& own = *buffers_of(e_.rank);
+    const rank_buffers& own = *buffers_of(self_.rank);
     const location* sources = program_->operands.data() + i.first;
-    const std::size_t count = chunk_of(unit_in(own, place::input, i.unit)).count;
+    const std::size_t count = chunk_of(unit_in(own, buffer_kind::input, i.unit)).count;
     if (count == 0) return true;
     moved_ = count * arguments.element;
     make_room_for_operands(i);
@@ -508,7 +515,7 @@ inline bool direct_executor::fold_in_pieces(const instruction& i, std::byte* to,
 }
 
 inline bool direct_executor::advance() {
-    activate(e_);
+    activate(self_);
     if (phase_ != direct_phase::running) {
         if (phase_ == direct_phase::learning_count && !learn_count()) return false;
         if (phase_ == direct_phase::agreeing && !agree()) return false;
@@ -525,7 +532,7 @@ inline bool direct_executor::advance() {
                     if ((now.chunk == 0 || i.value != 0) && !try_wait(i, now.chunk)) return false;
                     break;
                 case opcode::publish:
-                    line_of(e_.rank).progress.store(progress_word(now.chunk, i.value), std::memory_order_release);
+                    line_of(self_.rank).progress.store(progress_word(now.chunk, i.value), std::memory_order_release);
                     break;
                 case opcode::copy:
                     if (!copy(i)) return false;
@@ -545,8 +552,8 @@ inline bool direct_executor::advance() {
 }
 
 /// From the rank's line in shared memory, if it is in this operation.
-[[gnu::cold]] inline void direct_executor::describe(message& text, int rank) const {
-    const std::uint64_t word = e_.memory.operation(sequence % window, rank).progress.load(std::memory_order_acquire);
+[[gnu::cold]] inline void direct_executor::describe(error_text& text, int rank) const {
+    const std::uint64_t word = self_.memory.operation(sequence % window, rank).progress.load(std::memory_order_acquire);
     if (word >> 24 != sequence + 1 || !plan_ || plan_->values() == 0) return;  // it has not entered
     const auto value = static_cast<std::size_t>(word & 0xffffff), values = static_cast<std::size_t>(plan_->values());
     put_brief(text << "; in call " << static_cast<std::size_t>(site.call) << " (" << site.what << ", ", site.schedule)
@@ -559,16 +566,16 @@ inline bool direct_executor::advance() {
 }
 
 inline void direct_executor::finish() {
-    confirm(e_, site);
+    confirm(self_, site);
     // What rank 0 decides here the others are to see once they see that this operation is over.
-    if (adapts_) distance::sample(e_, sequence, arguments.count * arguments.element, choice_.tells_distance);
-    rank_state& state = e_.memory.state(e_.rank);
+    if (adapts_) distance::sample(self_, sequence, arguments.count * arguments.element, choice_.tells_distance);
+    rank_state& state = self_.memory.state(self_.rank);
     std::uint64_t completed = state.completed.load(std::memory_order_relaxed);
-    e_.finished |= std::uint32_t{1} << (sequence - completed);
-    for (; e_.finished & 1; e_.finished >>= 1) ++completed;
+    self_.finished |= std::uint32_t{1} << (sequence - completed);
+    for (; self_.finished & 1; self_.finished >>= 1) ++completed;
     // Release: this rank has done all its loads from the operation's slots.
     state.completed.store(completed, std::memory_order_release);
-    if (bounce_output_) copy_bytes(arguments.out, bounce_output_, ragged_bytes(place::output));
+    if (bounce_output_) copy_bytes(arguments.out, bounce_output_, ragged_bytes(buffer_kind::output));
     give_scratch();
     done = true;
 }

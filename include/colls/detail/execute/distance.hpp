@@ -17,17 +17,17 @@ class distance {
 public:
     /// As decided for operation `sequence`, alike on all ranks. This rank has passed wait_for_slot() of that operation:
     /// so rank 0 has finished the operation `window` before it, and with it all decisions for this one.
-    static bool is_near(const rank_context& e, std::uint64_t sequence) {
-        const distance_state& shared = e.memory.distance();
+    static bool is_near(const rank_context& self, std::uint64_t sequence) {
+        const distance_state& shared = self.memory.distance();
         std::uint64_t latest = 0;
         for (const auto& d : shared.decisions)
             if (const std::uint64_t v = d.load(std::memory_order_relaxed); v >> 2 <= sequence && v > latest) latest = v;
-        return latest != 0 ? (latest & near) != 0 : starts_near(e);
+        return latest != 0 ? (latest & near) != 0 : starts_near(self);
     }
 
     /// Were the ranks near each other when the figures of the machine were measured?
-    static bool starts_near(const rank_context& e) {
-        const machine& m = e.backend->figures();
+    static bool starts_near(const rank_context& self) {
+        const machine& m = self.backend->figures();
         return m.alpha < m.near_below;
     }
 
@@ -37,7 +37,7 @@ public:
     static constexpr std::size_t eager_bytes_for_sample = 1024;
 
     /// At the end of an operation of `bytes` bytes: takes part in a sample if it is time for one, or `due`.
-    static void sample(rank_context& e, std::uint64_t sequence, std::size_t bytes, bool due) {
+    static void sample(rank_context& self, std::uint64_t sequence, std::size_t bytes, bool due) {
         // Of the operations from one sample to the next. A sample takes a microsecond.
         const unsigned log = due || bytes >= (std::size_t{4} << 20) ? 0
                              : bytes >= (std::size_t{1} << 20)      ? 2
@@ -45,20 +45,20 @@ public:
                                                                     : 7;
         const bool is_early = sequence < 8 && sequence % 2 == 1;  // a new group knows what the machine was like once
         if (const std::uint64_t last = (std::uint64_t{1} << log) - 1; !is_early && (sequence & last) != last) return;
-        const int other = 1 + static_cast<int>((sequence >> log) % static_cast<std::uint64_t>(e.size - 1));
-        if (e.rank == 0)
-            take_sample(e, sequence, trip(e, sequence));
-        else if (e.rank == other)
-            answer(e, sequence);
+        const int other = 1 + static_cast<int>((sequence >> log) % static_cast<std::uint64_t>(self.size - 1));
+        if (self.rank == 0)
+            take_sample(self, sequence, trip(self, sequence));
+        else if (self.rank == other)
+            answer(self, sequence);
     }
 
     /// What a sample of so many seconds, one way, changes. (Apart, for tests.)
-    static void take_sample(rank_context& e, std::uint64_t sequence, double seconds) {
+    static void take_sample(rank_context& self, std::uint64_t sequence, double seconds) {
         if (seconds > 2e-6) return;  // no answer, or a rank was preempted
-        int& votes = e.near_votes;
-        votes += seconds < e.backend->figures().near_below ? 1 : -1;
+        int& votes = self.near_votes;
+        votes += seconds < self.backend->figures().near_below ? 1 : -1;
         votes = votes > enough ? enough : votes < -enough ? -enough : votes;
-        if (votes == enough || votes == -enough) decide(e, sequence, votes > 0);
+        if (votes == enough || votes == -enough) decide(self, sequence, votes > 0);
     }
 
 private:
@@ -74,8 +74,8 @@ private:
         return true;
     }
     /// Seconds of the fastest of a few trips, one way; much where there is no answer.
-    static double trip(const rank_context& e, std::uint64_t sequence) {
-        distance_state& shared = e.memory.distance();
+    static double trip(const rank_context& self, std::uint64_t sequence) {
+        distance_state& shared = self.memory.distance();
         double least = 1, begin = seconds_now();
         const double until = begin + patience;
         for (std::uint64_t i = 0; i < trips; ++i) {
@@ -87,8 +87,8 @@ private:
         }
         return least;
     }
-    static void answer(const rank_context& e, std::uint64_t sequence) {
-        distance_state& shared = e.memory.distance();
+    static void answer(const rank_context& self, std::uint64_t sequence) {
+        distance_state& shared = self.memory.distance();
         const double until = seconds_now() + patience;
         for (std::uint64_t i = 0; i < trips; ++i) {
             if (!comes(shared.there.value, sequence * trips + i, until)) return;
@@ -97,11 +97,11 @@ private:
     }
     /// Two decisions are kept: a rank may be `window` operations behind, and need the one before the last. So a third
     /// is made only when the last has been in force for so long.
-    static void decide(rank_context& e, std::uint64_t sequence, bool is) {
-        auto& all = e.memory.distance().decisions;
+    static void decide(rank_context& self, std::uint64_t sequence, bool is) {
+        auto& all = self.memory.distance().decisions;
         const std::uint64_t a = all[0].load(std::memory_order_relaxed), b = all[1].load(std::memory_order_relaxed);
         const std::uint64_t last = a > b ? a : b;
-        if (last != 0 ? ((last & near) != 0) == is || (last >> 2) + window > sequence : starts_near(e) == is) return;
+        if (last != 0 ? ((last & near) != 0) == is || (last >> 2) + window > sequence : starts_near(self) == is) return;
         // Relaxed: ranks read it after they have seen, with acquire, that this operation is over.
         (a > b ? all[1] : all[0])
             .store((sequence + window) << 2 | decided | (is ? near : 0), std::memory_order_relaxed);
@@ -113,16 +113,17 @@ private:
 // each other the kernel's copies are the fastest (docs/measurements/tried.md).
 
 /// Are data that ranks at that distance stage for each other best stored past the caches?
-inline bool streams_at(const rank_context& e, bool near) {
-    return near == distance::starts_near(e) ? e.streams : !near;
+inline bool streams_at(const rank_context& self, bool near) {
+    return near == distance::starts_near(self) ? self.streams : !near;
 }
 /// Does this rank store what it stages past the caches? Not while another rank runs on its core, whose caches hold it.
-inline bool streams_staged(const rank_context& e, bool near) {
-    return streams_at(e, near) && !e.waits.core_is_shared();
+inline bool streams_staged(const rank_context& self, bool near) {
+    return streams_at(self, near) && !self.waits.core_is_shared();
 }
 /// Does the kernel copy what is not reduced between the processes of ranks at that distance?
-inline bool copies_at(const rank_context& e, bool near) {
-    return e.copies_between && (e.copies_always || (near == distance::starts_near(e) ? e.copies_faster : near));
+inline bool copies_at(const rank_context& self, bool near) {
+    return self.copies_between &&
+           (self.copies_always || (near == distance::starts_near(self) ? self.copies_faster : near));
 }
 
 }  // namespace colls::inline v1::detail

@@ -35,94 +35,94 @@ constexpr std::size_t eager_bytes(const call& c, int n) {
 /// Executes one call whose eager_bytes are eager_capacity at most.
 class eager_executor {
 public:
-    eager_executor(rank_context& e, const call& c)
-        : e_(e), c_(c), number_(e.eager_calls++), slot_(number_ % eager_slots) {
-        const std::uint64_t call_number = e.calls;
+    eager_executor(rank_context& self, const call& c)
+        : self_(self), c_(c), number_(self.eager_calls++), slot_(number_ % eager_slots) {
+        const std::uint64_t call_number = self.calls;
         const std::uint64_t fingerprint =
-            e.sign(c.what, hash_mix(hash_mix(c.signature, c.count), static_cast<std::uint64_t>(c.root)));
+            self.sign(c.what, hash_mix(hash_mix(c.signature, c.count), static_cast<std::uint64_t>(c.root)));
         flag_ = (number_ + 1) << 32 | fingerprint >> 32;  // zeroed memory is no flag: hence + 1
-        record_call(e, c, eager_name, false);
+        record_call(self, c, eager_name, false);
         site_ = {none, none, name_of(c.what), eager_name, call_number, fingerprint};
     }
 
     void run() {
         const collective_traits& is = traits_of(c_.what);
-        if (e_.memory.poison().state.load(std::memory_order_acquire) != 0) throw_poison(e_);
+        if (self_.memory.poison().state.load(std::memory_order_acquire) != 0) throw_poison(self_);
         claim_slot();
-        const bool root = e_.rank == c_.root;
-        const std::size_t own = block(e_.rank).count * c_.element,
+        const bool root = self_.rank == c_.root;
+        const std::size_t own = block(self_.rank).count * c_.element,
                           posted = is.in == content::own_block ? own : c_.count * c_.element;
         if (!is.in_at_root || root) post(c_.in, posted);
         if (!is.out_at_root || root) receive(is, posted);
         if (is.synchronises())
-            e_.last_full_eager = number_ + 1;
+            self_.last_full_eager = number_ + 1;
         else  // release: this rank has read what it needs of this call
-            e_.memory.state(e_.rank).eager_sent.store(number_ + 1, std::memory_order_release);
+            self_.memory.state(self_.rank).eager_sent.store(number_ + 1, std::memory_order_release);
     }
 
 private:
     extent block(int r) const {
-        return balanced(c_.count, static_cast<std::size_t>(e_.size), static_cast<std::size_t>(r));
+        return balanced(c_.count, static_cast<std::size_t>(self_.size), static_cast<std::size_t>(r));
     }
     /// Makes this rank's result of what the ranks post.
     void receive(const collective_traits& is, std::size_t posted) {
-        const extent all{0, c_.count}, own = block(e_.rank), part = is.out == content::own_block ? own : all;
+        const extent all{0, c_.count}, own = block(self_.rank), part = is.out == content::own_block ? own : all;
         switch (is.result) {
             case contributors::root:  // what the root has already stays where it is
                 return copy_from(c_.root, posted, part, 0);
             case contributors::owner:
-                for (int r = 0; r < e_.size; ++r)
+                for (int r = 0; r < self_.size; ++r)
                     copy_from(r, block(r).count * c_.element, {0, block(r).count}, block(r).first);
                 return;
             case contributors::each:
-                for (int r = 0; r < e_.size; ++r) copy_from(r, posted, {own.first, block(r).count}, block(r).first);
+                for (int r = 0; r < self_.size; ++r) copy_from(r, posted, {own.first, block(r).count}, block(r).first);
                 return;
             case contributors::all:
-                if (is.out != content::nothing) return fold(0, e_.size, posted, part, c_.out);
-                for (int r = 0; r < e_.size; ++r) wait_for(r);
+                if (is.out != content::nothing) return fold(0, self_.size, posted, part, c_.out);
+                for (int r = 0; r < self_.size; ++r) wait_for(r);
                 return;
             case contributors::up_to:
-                return fold(0, e_.rank + 1, posted, part, c_.out);
+                return fold(0, self_.rank + 1, posted, part, c_.out);
             case contributors::before:
-                if (e_.rank > 0) fold(0, e_.rank, posted, part, c_.out);
+                if (self_.rank > 0) fold(0, self_.rank, posted, part, c_.out);
                 return;
         }
     }
     /// Waits until all ranks have read what this rank posted in this slot four calls ago.
     void claim_slot() {
-        if (number_ < eager_slots || e_.last_full_eager + (eager_slots - 2) >= number_ ||
-            e_.eager_by_all + (eager_slots - 1) >= number_)
+        if (number_ < eager_slots || self_.last_full_eager + (eager_slots - 2) >= number_ ||
+            self_.eager_by_all + (eager_slots - 1) >= number_)
             return;
         std::uint64_t least = ~std::uint64_t{0};
-        for (int r = 0; r < e_.size; ++r) {
-            backoff wait(e_);
+        for (int r = 0; r < self_.size; ++r) {
+            backoff wait(self_);
             site_.peer = r;
             std::uint64_t seen;
-            while (seen = e_.memory.state(r).eager_sent.load(std::memory_order_acquire),
-                r != e_.rank && seen + (eager_slots - 1) < number_)
+            while (seen = self_.memory.state(r).eager_sent.load(std::memory_order_acquire),
+                r != self_.rank && seen + (eager_slots - 1) < number_)
                 wait(site_);
-            if (r != e_.rank && seen < least) least = seen;
+            if (r != self_.rank && seen < least) least = seen;
         }
-        e_.eager_by_all = least;
+        self_.eager_by_all = least;
     }
     /// Puts data into this rank's slot and raises its flag.
     void post(const std::byte* data, std::size_t bytes) {
-        eager_line& own = e_.memory.eager(slot_, e_.rank);
-        std::byte* const to = fits_line(bytes) ? own.data : e_.memory.eager_data(slot_, e_.rank);
-        if (bytes >= store_policy::stream_eager_from && !e_.crowded && !distance::is_near(e_, e_.sequence))
+        eager_line& own = self_.memory.eager(slot_, self_.rank);
+        std::byte* const to = fits_line(bytes) ? own.data : self_.memory.eager_data(slot_, self_.rank);
+        if (bytes >= store_policy::stream_eager_from && !self_.crowded && !distance::is_near(self_, self_.sequence))
             stream_bytes(to, data, bytes);
         else if (bytes > 0)
             std::memcpy(to, data, bytes);
         own.flag.store(flag_, std::memory_order_release);
     }
     void wait_for(int r) {
-        const eager_line& theirs = e_.memory.eager(slot_, r);
+        const eager_line& theirs = self_.memory.eager(slot_, r);
         std::uint64_t seen = theirs.flag.load(std::memory_order_acquire);
         if (seen == flag_) return;
-        backoff wait(e_);
+        backoff wait(self_);
         site_.peer = r;
         while ((seen = theirs.flag.load(std::memory_order_acquire)) != flag_) {
-            if (seen >> 32 == flag_ >> 32) fail_mismatch(e_, site_, r, seen << 32);
+            if (seen >> 32 == flag_ >> 32) fail_mismatch(self_, site_, r, seen << 32);
             wait(site_);
         }
     }
@@ -133,9 +133,9 @@ private:
     /// from its input: loads of lines that it has just stored in parts would wait until these lines have come from the
     /// cores that read them last.
     const std::byte* posted_by(int r, std::size_t bytes) {
-        if (r == e_.rank) return c_.in;
+        if (r == self_.rank) return c_.in;
         wait_for(r);
-        return fits_line(bytes) ? e_.memory.eager(slot_, r).data : e_.memory.eager_data(slot_, r);
+        return fits_line(bytes) ? self_.memory.eager(slot_, r).data : self_.memory.eager_data(slot_, r);
     }
     /// Copies a part, in elements, of the `posted` bytes that a rank posts to element `to` of the output.
     void copy_from(int from, std::size_t posted, extent part, std::size_t to) {
@@ -155,10 +155,10 @@ private:
         for (int r = first; r < last; ++r) x[r - first] = {posted_by(r, posted) + part.first * c_.element};
         if (part.count == 0) return;
         c_.op->fold(to, x, last - first, part.count, c_.op_value);
-        if (c_.op->finish) c_.op->finish(to, part.count, e_.size, c_.op_value);
+        if (c_.op->finish) c_.op->finish(to, part.count, self_.size, c_.op_value);
     }
 
-    rank_context& e_;
+    rank_context& self_;
     const call& c_;
     const std::uint64_t number_, slot_;
     std::uint64_t flag_ = 0;  ///< of this call, on all ranks that make the same calls

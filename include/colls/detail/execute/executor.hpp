@@ -24,17 +24,17 @@ public:
     }
 
 protected:
-    explicit executor(rank_context& e) : operation_state(e, true) {}
+    explicit executor(rank_context& self) : operation_state(self, true) {}
 
     /// Gives the operation its number in the order of calls, and the fingerprint by which ranks compare their calls.
     void sign_call() {
         const call& c = arguments;
         const bool own_lengths = c.ragged || is_owned_and_rooted();
-        number = e_.calls;
-        fingerprint_ = e_.sign(
+        number = self_.calls;
+        fingerprint_ = self_.sign(
             c.what, hash_mix(hash_mix(hash_mix(c.signature, own_lengths ? c.ragged : c.count), plan_->fingerprint),
                         static_cast<std::uint64_t>(c.root) * 2 + c.non_blocking));
-        record_call(e_, c, schedule, own_lengths);
+        record_call(self_, c, schedule, own_lengths);
         set_wait_site(*plan_);
     }
 
@@ -48,25 +48,25 @@ protected:
         site.call = number;
         site.fingerprint = fingerprint_;
         site.blocks = &say_blocks;
-        site.steps = &plan.schedule;
-        site.rank = e_.rank;
-        site.size = e_.size;
+        site.blocks_of = &plan.schedule;
+        site.rank = self_.rank;
+        site.size = self_.size;
         site.shift = rooted(c.what) ? c.root - plan.root : 0;
     }
 
     /// From now on the operation runs by this plan.
     void follow(const execution_plan& plan) {
         plan_ = &plan;
-        program_ = &plan.program_of(role_of(e_.rank));
+        program_ = &plan.program_of(role_of(self_.rank));
     }
 
     int role_of(int rank) const {
-        return rooted(arguments.what) ? mod(rank - arguments.root + plan_->root, e_.size) : rank;
+        return rooted(arguments.what) ? mod(rank - arguments.root + plan_->root, self_.size) : rank;
     }
     int rank_of(int role) const {
         if (!rooted(arguments.what)) return role;
         const int r = role - plan_->root + arguments.root;
-        return r < 0 ? r + e_.size : r >= e_.size ? r - e_.size : r;
+        return r < 0 ? r + self_.size : r >= self_.size ? r - self_.size : r;
     }
 
     /// Is it a gather or scatter? Then a rank other than the root may know its own block only.
@@ -79,11 +79,11 @@ protected:
         site.peer = c.root;
         c.count = count;
         const std::size_t own =
-            balanced(count, static_cast<std::size_t>(e_.size), static_cast<std::size_t>(e_.rank)).count;
-        if (e_.rank != c.root && own != c.own_count)
-            fail(e_, errc::mismatch, site,
-                message() << "this rank's block has " << c.own_count << " elements, and should have " << own
-                          << ", since the buffer of rank " << c.root << ", the root, has " << count);
+            balanced(count, static_cast<std::size_t>(self_.size), static_cast<std::size_t>(self_.rank)).count;
+        if (self_.rank != c.root && own != c.own_count)
+            fail(self_, errc::mismatch, site,
+                error_text() << "this rank's block has " << c.own_count << " elements, and should have " << own
+                             << ", since the buffer of rank " << c.root << ", the root, has " << count);
     }
 
     /// Bytes of the input that an operation needs a copy of: of an all_to_all in place, whose output overwrites it.
@@ -111,7 +111,7 @@ protected:
 
     /// Where a unit lies in an input or output, in elements. `offsets` are those of the blocks; without them blocks are
     /// balanced, or, if `alone`, there is one block only, of `own` elements.
-    extent unit_at(place where, int unit, const std::size_t* offsets, bool alone, std::size_t own) const {
+    extent unit_at(buffer_kind where, int unit, const std::size_t* offsets, bool alone, std::size_t own) const {
         const call& c = arguments;
         auto parts = static_cast<std::size_t>(plan_->parts);
         auto block = static_cast<std::size_t>(unit);
@@ -147,26 +147,26 @@ protected:
     /// The operand with which a fold begins. A fold of all ranks' contributions takes them in the order of ranks, also
     /// where the root is not rank 0, not in the order of roles.
     int first_operand(const instruction& i) const {
-        return i.count == e_.size && rooted(arguments.what) ? mod(plan_->root - arguments.root, e_.size) : 0;
+        return i.count == self_.size && rooted(arguments.what) ? mod(plan_->root - arguments.root, self_.size) : 0;
     }
     /// After a fold: the operator's last step, where the fold is complete.
     void finish_fold(const instruction& i, std::byte* to, std::size_t count) const {
         const call& c = arguments;
-        if (i.finish && c.op->finish) c.op->finish(to, count, e_.size, c.op_value);
+        if (i.finish && c.op->finish) c.op->finish(to, count, self_.size, c.op_value);
     }
 
     /// While it lives a copy or a fold is made, which says by moved_ how many bytes it made: recorded where calls are.
     class recorded_work {
     public:
         recorded_work(executor& x, recorded what, const instruction& i, int peer)
-            : x_(x), what_(what), peer_(peer), round_(i.round), from_(x.e_.events ? seconds_now() : 0) {
+            : x_(x), what_(what), peer_(peer), round_(i.round), from_(x.self_.events ? seconds_now() : 0) {
             x.moved_ = 0;
         }
         recorded_work(const recorded_work&) = delete;
         recorded_work& operator=(const recorded_work&) = delete;
         ~recorded_work() {
-            if (x_.e_.events && x_.moved_ > 0)
-                x_.e_.events->add({from_, seconds_now(), x_.moved_, peer_, round_, what_});
+            if (x_.self_.events && x_.moved_ > 0)
+                x_.self_.events->add({from_, seconds_now(), x_.moved_, peer_, round_, what_});
         }
 
     private:
@@ -186,9 +186,9 @@ protected:
 
 private:
     /// Does the buffer hold this rank's own block alone?
-    bool holds_own_block(place where) const {
+    bool holds_own_block(buffer_kind where) const {
         const collective_traits& is = traits_of(arguments.what);
-        return (where == place::input ? is.in : is.out) == content::own_block;
+        return (where == buffer_kind::input ? is.in : is.out) == content::own_block;
     }
 };
 

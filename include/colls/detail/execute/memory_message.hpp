@@ -28,16 +28,17 @@ inline extent piece_of(const pair_line& l, std::size_t bytes, std::size_t i) {
 /// A message to or from another rank, which advances by pieces (now.chunk).
 class memory_message final : public operation_state {
 public:
-    explicit memory_message(rank_context& e) : operation_state(e) {}
+    explicit memory_message(rank_context& self) : operation_state(self) {}
 
     void begin() override {}
     bool advance() override {
         const bool sends = kind == operation_kind::send;
         const int peer = site.peer;
-        message_count& count = (sends ? e_.sent : e_.received)[peer];
+        message_count& count = (sends ? self_.sent : self_.received)[peer];
         if (count.over != sequence) return false;  // another message of the pair comes first
-        activate(e_);
-        if (!(sends ? offer(e_.memory.pair(e_.rank, peer)) : take(e_.memory.pair(peer, e_.rank)))) return false;
+        activate(self_);
+        if (!(sends ? offer(self_.memory.pair(self_.rank, peer)) : take(self_.memory.pair(peer, self_.rank))))
+            return false;
         ++count.over;
         return done = true;
     }
@@ -49,7 +50,7 @@ private:
     bool offer(pair_line& l) {
         std::uint64_t posted = l.posted.load(std::memory_order_acquire);
         const std::uint64_t taken = l.taken.load(std::memory_order_acquire);
-        const bool reached = bytes() == 0 || e_.shares(arguments.in, bytes());
+        const bool reached = bytes() == 0 || self_.shares(arguments.in, bytes());
         if (now.chunk == 0) {
             l.bytes = bytes();
             l.type = arguments.signature;
@@ -62,11 +63,11 @@ private:
             const std::byte* from = arguments.in + p.first;
             if (!reached) {
                 std::byte* const copy = scratch_.at + posted % 2 * l.piece;
-                streams_staged(e_, distance::is_near(e_, e_.sequence)) ? stream_bytes(copy, from, p.count)
-                                                                       : copy_bytes(copy, from, p.count);
+                streams_staged(self_, distance::is_near(self_, self_.sequence)) ? stream_bytes(copy, from, p.count)
+                                                                                : copy_bytes(copy, from, p.count);
                 from = copy;
             }
-            l.data[posted % 2] = e_.told(from);
+            l.data[posted % 2] = self_.to_offset(from);
             l.posted.store(++posted, std::memory_order_release);
         }
         if (taken < posted) return false;  // so it is while pieces are left to offer
@@ -79,14 +80,14 @@ private:
         std::uint64_t taken = l.taken.load(std::memory_order_acquire);
         while (taken < posted) {
             if (l.bytes != bytes() || l.type != arguments.signature)
-                fail(e_, errc::mismatch, site,
-                    message() << "expects " << bytes() << " bytes, rank " << site.peer << " sends " << l.bytes
-                              << (l.bytes == bytes() ? " of another type" : ""));
+                fail(self_, errc::mismatch, site,
+                    error_text() << "expects " << bytes() << " bytes, rank " << site.peer << " sends " << l.bytes
+                                 << (l.bytes == bytes() ? " of another type" : ""));
             const extent p = piece_of(l, bytes(), now.chunk);
             // Asked before the piece is given back: after the last one the sender may write the next message's line.
             const bool last = now.chunk + 1 == pieces_of(l, bytes());
-            copy_bytes(arguments.out + p.first, e_.here<const std::byte>(l.data[taken % 2]), p.count);
-            confirm(e_, site);
+            copy_bytes(arguments.out + p.first, self_.from_offset<const std::byte>(l.data[taken % 2]), p.count);
+            confirm(self_, site);
             l.taken.store(++taken, std::memory_order_release);
             if (last) return true;
             ++now.chunk;

@@ -36,7 +36,7 @@ enum class message_phase : unsigned char { begun, learning_count, running };
 /// Whoever makes one says by `advance` when it may go on: see the order above.
 class message_executor : public executor {
 public:
-    message_executor(rank_context& e, message_transport& transport) : executor(e), transport_(transport) {}
+    message_executor(rank_context& self, message_transport& transport) : executor(self), transport_(transport) {}
 
     void begin() override;
     /// Has the operation posted all messages that it ever will?
@@ -62,7 +62,7 @@ private:
     /// Does no rank between root and leaves handle the blocks of others, so that only the root need know all counts?
     bool has_own_blocks_only() const { return plan_->own_blocks_only && is_owned_and_rooted(); }
     /// Does this rank handle its own block alone?
-    bool handles_own_block_only() const { return has_own_blocks_only() && e_.rank != arguments.root; }
+    bool handles_own_block_only() const { return has_own_blocks_only() && self_.rank != arguments.root; }
     std::size_t element() const { return is_learning() ? 1 : arguments.element; }
     std::size_t slot() const { return now.chunk % under_way_; }
     std::size_t channels() const { return program_->peers.size(); }
@@ -76,7 +76,7 @@ private:
     std::size_t slots_bytes() const {
         return static_cast<std::size_t>(program_->scratch) * under_way_ * layout_.slot_bytes;
     }
-    extent unit_in(place where, int unit) const;
+    extent unit_in(buffer_kind where, int unit) const;
     std::byte* address(const location& l, int unit, std::size_t& count) const;
     message_label collect(const instruction& i);
     bool has_arrived(const instruction& i);
@@ -109,7 +109,7 @@ private:
 
 inline void message_executor::begin() {
     sign_call();
-    sequence = e_.sequence++;
+    sequence = self_.sequence++;
     now.chunk = now.at = 0;
     done = false;
     phase_ = message_phase::begun;
@@ -119,25 +119,25 @@ inline void message_executor::begin() {
 /// must know how long those are: the root tells all ranks the count first, by a broadcast.
 inline void message_executor::enter() {
     const call& c = arguments;
-    if (is_owned_and_rooted() && !c.ragged && !plan_->own_blocks_only && e_.size > 1) {
+    if (is_owned_and_rooted() && !c.ragged && !plan_->own_blocks_only && self_.size > 1) {
         phase_ = message_phase::learning_count;
         count_ = c.count;
         counted_plan_ = plan_;
-        lay_out(*execution_plan_for(count_schedule(), e_.size, reach::nothing));
+        lay_out(*execution_plan_for(count_schedule(), self_.size, reach::nothing));
     } else {
         phase_ = message_phase::running;
         lay_out(*plan_);
     }
 }
 
-inline extent message_executor::unit_in(place where, int unit) const {
+inline extent message_executor::unit_in(buffer_kind where, int unit) const {
     const call& c = arguments;
     if (is_learning()) return {0, sizeof(std::size_t)};
     const bool alone = handles_own_block_only();
     return unit_at(where, unit,
-        alone                   ? nullptr
-        : where == place::input ? c.in_offsets
-                                : c.out_offsets,
+        alone                         ? nullptr
+        : where == buffer_kind::input ? c.in_offsets
+                                      : c.out_offsets,
         alone || c.ragged, c.own_count);
 }
 
@@ -186,13 +186,13 @@ inline void message_executor::count_messages() {
 /// The current chunk of an operand, and its number of elements; `unit` is the unit that has the length of a scratch
 /// slot.
 inline std::byte* message_executor::address(const location& l, int unit, std::size_t& count) const {
-    if (l.where == place::scratch) {
-        count = chunk_of(unit_in(place::input, unit)).count;
+    if (l.where == buffer_kind::scratch) {
+        count = chunk_of(unit_in(buffer_kind::input, unit)).count;
         return scratch_.at + (static_cast<std::size_t>(l.index) * under_way_ + slot()) * layout_.slot_bytes;
     }
     const extent part = chunk_of(unit_in(l.where, l.index));
     count = part.count;
-    return const_cast<std::byte*>(l.where == place::input ? in_ : out_) + part.first * arguments.element;
+    return const_cast<std::byte*>(l.where == buffer_kind::input ? in_ : out_) + part.first * arguments.element;
 }
 
 /// The pieces of a message that is to be posted, and its label.

@@ -15,15 +15,15 @@ namespace colls::inline v1::detail {
 struct prepared;
 
 /// Memory of `bytes` bytes or more, which other ranks can reach. Throws std::bad_alloc.
-inline memory_piece take_piece(rank_context& e, std::size_t bytes) {
-    auto& pool = e.pieces;
+inline memory_piece take_piece(rank_context& self, std::size_t bytes) {
+    auto& pool = self.pieces;
     for (std::size_t i = 0; i < pool.size() && bytes > 0; ++i)
         if (pool[i].bytes >= bytes) {
             const memory_piece piece = pool[i];
             pool.drop(i);
             return piece;
         }
-    return bytes > 0 ? memory_piece{e.backend->take(bytes), bytes} : memory_piece{};
+    return bytes > 0 ? memory_piece{self.backend->take(bytes), bytes} : memory_piece{};
 }
 
 /// What a call's arguments point to and its caller may drop.
@@ -35,11 +35,11 @@ struct kept_arguments {
 class operation_state : public pending {
 public:
     /// For messages `kind` is set later.
-    explicit operation_state(rank_context& e, bool collective = false)
-        : pending(collective), kind(collective ? operation_kind::collective : operation_kind::send), e_(e) {}
+    explicit operation_state(rank_context& self, bool collective = false)
+        : pending(collective), kind(collective ? operation_kind::collective : operation_kind::send), self_(self) {}
     /// One that failed may have kept its scratch memory.
     ~operation_state() override {
-        if (scratch_.at) e_.backend->give(scratch_.at, scratch_.bytes);
+        if (scratch_.at) self_.backend->give(scratch_.at, scratch_.bytes);
     }
     /// Its arguments are set, and what it does from here on it does in `advance`. It may wait for its turn.
     virtual void begin() = 0;
@@ -57,12 +57,12 @@ public:
 protected:
     /// Gives its scratch memory back to the rank.
     void give_scratch() {
-        if (scratch_.at) e_.pieces.push_back(scratch_);
+        if (scratch_.at) self_.pieces.push_back(scratch_);
         scratch_ = {};
     }
     std::byte* take_scratch(std::size_t bytes) {
         give_scratch();  // an operation that failed may have kept its own
-        scratch_ = take_piece(e_, bytes);
+        scratch_ = take_piece(self_, bytes);
         return scratch_.at;
     }
     /// The same for what the operation stages: each time another part of a larger piece. A line that this rank writes
@@ -73,43 +73,43 @@ protected:
         try {
             take_scratch(bytes < store_policy::staging_ring ? store_policy::staging_ring : bytes);
         } catch (const std::bad_alloc&) {
-            e_.staging_at = 0;
+            self_.staging_at = 0;
             return take_scratch(bytes);
         }
-        if (!scratch_.populated) e_.backend->populate(scratch_.at, scratch_.bytes);
+        if (!scratch_.populated) self_.backend->populate(scratch_.at, scratch_.bytes);
         scratch_.populated = true;
-        if (e_.staging_at + bytes > scratch_.bytes) e_.staging_at = 0;
-        std::byte* const at = scratch_.at + e_.staging_at;
-        e_.staging_at += padded(bytes);
+        if (self_.staging_at + bytes > scratch_.bytes) self_.staging_at = 0;
+        std::byte* const at = scratch_.at + self_.staging_at;
+        self_.staging_at += padded(bytes);
         return at;
     }
 
-    rank_context& e_;
+    rank_context& self_;
     memory_piece scratch_{};
 };
 
 /// Waits for an operation, within guarded().
-inline void run_until_done(rank_context& e, operation_state& o) {
+inline void run_until_done(rank_context& self, operation_state& o) {
     const struct waiting {
-        rank_context& e;
-        ~waiting() { e.current = nullptr; }
-    } here{e};
-    e.current = &o;
+        rank_context& self;
+        ~waiting() { self.current = nullptr; }
+    } here{self};
+    self.current = &o;
     for (;;) {
         // Where it has moved another wait begins: a long call is no reason to sleep.
-        backoff wait(e);
+        backoff wait(self);
         for (const position before = o.now; o.now == before; wait(o.site)) {
             if (o.done || o.advance()) return;
             // Between any two looks at it: the peer may wait for another of them, as where two ranks exchange messages,
             // and would wait for as long as this rank spins. By messages, to advance one is to advance the connections
             // of all.
-            if (!e.by_messages) advance_all(e, &o);
+            if (!self.by_messages) advance_all(self, &o);
         }
     }
 }
 /// Waits for an operation; what it throws has broken the group.
-inline void wait_until_done(rank_context& e, operation_state& o) {
-    guarded(e, o.site.what, [&] { run_until_done(e, o); });
+inline void wait_until_done(rank_context& self, operation_state& o) {
+    guarded(self, o.site.what, [&] { run_until_done(self, o); });
 }
 
 }  // namespace colls::inline v1::detail

@@ -15,11 +15,11 @@ inline bool direct_executor::single_copy_pays() const {
 }
 
 inline void direct_executor::pull(std::byte* to, int peer, const std::byte* from, std::size_t bytes, int round) {
-    const auto process = static_cast<pid_t>(e_.memory.state(peer).process.load(std::memory_order_relaxed));
+    const auto process = static_cast<pid_t>(self_.memory.state(peer).process.load(std::memory_order_relaxed));
     if (const int why = copy_from_process(process, to, from, bytes)) single_copy_failed(peer, round, why);
 }
 inline void direct_executor::push(int peer, std::byte* to, const std::byte* from, std::size_t bytes, int round) {
-    const auto process = static_cast<pid_t>(e_.memory.state(peer).process.load(std::memory_order_relaxed));
+    const auto process = static_cast<pid_t>(self_.memory.state(peer).process.load(std::memory_order_relaxed));
     if (const int why = copy_to_process(process, to, from, bytes)) single_copy_failed(peer, round, why);
 }
 
@@ -28,14 +28,15 @@ inline void direct_executor::push(int peer, std::byte* to, const std::byte* from
     site.peer = peer;
     site.round = round;
     for (const double until = seconds_now() + 0.1; why != EPERM && seconds_now() < until; sched_yield()) {
-        e_.backend->look(e_, nullptr, 0);
-        if (e_.memory.poison().state.load(std::memory_order_relaxed) == 0) continue;  // throw_poison reads the report
-        leave(e_);
-        throw_poison(e_, &site);
+        self_.backend->look(self_, nullptr, 0);
+        if (self_.memory.poison().state.load(std::memory_order_relaxed) == 0)
+            continue;  // throw_poison reads the report
+        leave(self_);
+        throw_poison(self_, &site);
     }
-    fail(e_, errc::peer_failed, site,
-        message() << "cannot copy from or to the memory of its process: " << std::string_view(std::strerror(why))
-                  << "; with COLLS_SINGLE_COPY=0 data go through shared memory instead");
+    fail(self_, errc::peer_failed, site,
+        error_text() << "cannot copy from or to the memory of its process: " << std::string_view(std::strerror(why))
+                     << "; with COLLS_SINGLE_COPY=0 data go through shared memory instead");
 }
 
 }  // namespace colls::inline v1::detail

@@ -9,10 +9,13 @@
 
 namespace colls::inline v1::detail {
 
-inline bool traces(const rank_context& e) { return e.env.debug == debug_level::trace || e.env.trace != nullptr; }
+inline bool traces(const rank_context& self) {
+    return self.env.debug == debug_level::trace || self.env.trace != nullptr;
+}
 /// When a call begins that is traced.
-[[gnu::cold]] [[gnu::noinline]] inline double begin_trace(rank_context& e) {
-    if (e.env.trace != nullptr && !e.events) e.events.reset(new recorder(e.env.trace, e.label, e.rank, e.size));
+[[gnu::cold]] [[gnu::noinline]] inline double begin_trace(rank_context& self) {
+    if (self.env.trace != nullptr && !self.events)
+        self.events.reset(new recorder(self.env.trace, self.label, self.rank, self.size));
     return seconds_now();
 }
 
@@ -22,19 +25,19 @@ struct traced_outcome {
 };
 /// Traces a call that began at `from`. `what` is the collective, send or recv; `peer` that of a message, none for a
 /// collective; `number` the call's.
-[[gnu::cold]] [[gnu::noinline]] inline void put_trace(const rank_context& e, const call& c, const char* what,
+[[gnu::cold]] [[gnu::noinline]] inline void put_trace(const rank_context& self, const call& c, const char* what,
     std::string_view schedule, int peer, std::uint64_t number, double from, traced_outcome how = {}) {
     const double took = seconds_now() - from;
-    if (e.events) {
+    if (self.events) {
         recorded_call r;
         r.whole = {from, from + took, (c.count > 0 ? c.count : c.own_count) * c.element, peer, none,
             how.started ? recorded::started : recorded::call};
         r.number = peer == none ? number : no_call;
         r.name = what;
         r.failed = how.failed;
-        e.events->add(r, schedule);
+        self.events->add(r, schedule);
     }
-    if (e.env.debug != debug_level::trace) return;
+    if (self.env.debug != debug_level::trace) return;
     // Off the root of a gather or scatter a rank may know its own block only.
     const std::size_t count = c.count > 0 ? c.count : c.own_count;
     char by[96], text[320];
@@ -43,15 +46,15 @@ struct traced_outcome {
     else
         std::snprintf(by, sizeof by, "%s rank %d", what[0] == 's' ? "to" : "from", peer);
     std::snprintf(text, sizeof text,
-        "colls: %.6f s: rank %d of group %s: %s of %zu elements (%zu bytes) %s: %s%s%.1f us", from - e.began, e.rank,
-        e.label, what, count, count * c.element, by, how.started ? "started, " : "", how.failed ? "failed after " : "",
-        took * 1e6);
-    say(message() << text);
+        "colls: %.6f s: rank %d of group %s: %s of %zu elements (%zu bytes) %s: %s%s%.1f us", from - self.began,
+        self.rank, self.label, what, count, count * c.element, by, how.started ? "started, " : "",
+        how.failed ? "failed after " : "", took * 1e6);
+    say(error_text() << text);
 }
 /// Likewise of an operation, when its caller gives it back.
-[[gnu::cold]] [[gnu::noinline]] inline void put_trace(const rank_context& e, const operation_state& o) {
+[[gnu::cold]] [[gnu::noinline]] inline void put_trace(const rank_context& self, const operation_state& o) {
     const bool is_message = o.kind != operation_kind::collective;
-    put_trace(e, o.arguments, is_message ? o.site.what : name_of(o.arguments.what), o.schedule,
+    put_trace(self, o.arguments, is_message ? o.site.what : name_of(o.arguments.what), o.schedule,
         is_message ? o.site.peer : none, o.number, o.traced_from, {o.arguments.non_blocking, !o.done});
 }
 

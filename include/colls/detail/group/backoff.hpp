@@ -19,26 +19,26 @@ inline constexpr std::string_view origin_is_broken = "the group that it is split
 class backoff {
 public:
     backoff() = default;
-    explicit backoff(rank_context& e) : e_(&e), limit_(e.waits.first_spins()) {}
+    explicit backoff(rank_context& self) : self_(&self), limit_(self.waits.first_spins()) {}
     backoff(const backoff&) = default;
     backoff& operator=(const backoff&) = default;
     ~backoff() {
-        if (spins_ > wait_policy::unasked || rests_ > 0) e_->waits.over(spins_, rests_);
-        if (noted_.end != 0) e_->events->add(noted_);
-        if (told_wait_) e_->memory.state(e_->rank).waits.store(0, std::memory_order_relaxed);
+        if (spins_ > wait_policy::unasked || rests_ > 0) self_->waits.over(spins_, rests_);
+        if (noted_.end != 0) self_->events->add(noted_);
+        if (told_wait_) self_->memory.state(self_->rank).waits.store(0, std::memory_order_relaxed);
     }
 
     void operator()(const wait_site& at) {
-        if (e_->events) note(at);
+        if (self_->events) note(at);
         if (spins_ < limit_) {
             ++spins_;
-            if (e_->by_messages) return;  // polling a device, a socket or rings takes longer than a pause
+            if (self_->by_messages) return;  // polling a device, a socket or rings takes longer than a pause
             if (spins_ == 1) correct_core();
             pause();
             return;
         }
         step(at);
-        if (e_->events) note(at);
+        if (self_->events) note(at);
     }
 
     /// Instead of waiting, for a caller that polls: the same checks and the same deadline. Never waits.
@@ -55,34 +55,34 @@ private:
         noted_.round = at.round;
     }
     [[gnu::noinline]] void step(const wait_site& at) {
-        wait_policy& policy = e_->waits;
+        wait_policy& policy = self_->waits;
         if (policy.asks(spins_)) {
             limit_ = policy.more_spins(spins_, shares_core());
             if (spins_ < limit_) return;
         }
         if (++steps_ % 16 == 0) look(at);
         ++rests_;
-        const bool hooked = call_hooks(*e_);
+        const bool hooked = call_hooks(*self_);
         const wait_action next = policy.next(waited_, hooked);
         if (next == wait_action::yield) {
             const double before = seconds_now();
             sched_yield();
             policy.yielded(seconds_now() - before);
-        } else if (next == wait_action::sleep && e_->by_messages) {
-            e_->backend->sleep(*e_);
+        } else if (next == wait_action::sleep && self_->by_messages) {
+            self_->backend->sleep(*self_);
         } else if (next == wait_action::sleep) {
             const double most = wait_policy::sleep_for(waited_);
             const timespec nap{
                 0, static_cast<long>((hooked && most > sleep_between_hooks ? sleep_between_hooks : most) * 1e9)};
             nanosleep(&nap, nullptr);
         }
-        progress(*e_);
+        progress(*self_);
     }
 
     /// A rank that has published its core, and has left it since, says so in its next wait, however short: else one
     /// that was on the same core would yield to it for good.
     void correct_core() {
-        std::atomic<std::uint16_t>& own = e_->memory.core(e_->rank);
+        std::atomic<std::uint16_t>& own = self_->memory.core(self_->rank);
         const std::uint16_t said = own.load(std::memory_order_relaxed);
         if (said == 0) return;
         const auto core = static_cast<std::uint16_t>(sched_getcpu() + 1);
@@ -93,59 +93,60 @@ private:
     bool shares_core() {
         const auto core = static_cast<std::uint16_t>(sched_getcpu() + 1);
         if (core == 0) return false;  // the system does not say
-        std::atomic<std::uint16_t>& own = e_->memory.core(e_->rank);
+        std::atomic<std::uint16_t>& own = self_->memory.core(self_->rank);
         if (own.load(std::memory_order_relaxed) != core) own.store(core, std::memory_order_relaxed);
-        for (int r = 0; r < e_->size; ++r)
-            if (r != e_->rank && e_->memory.core(r).load(std::memory_order_relaxed) == core) return true;
+        for (int r = 0; r < self_->size; ++r)
+            if (r != self_->rank && self_->memory.core(r).load(std::memory_order_relaxed) == core) return true;
         return false;
     }
 
     [[gnu::cold, gnu::noinline]] void look(const wait_site& at) {
-        if (const unsigned wanted = dumps_wanted.load(std::memory_order_relaxed); e_->dumps != wanted) {
-            e_->dumps = wanted;
-            e_->dump_at = seconds_now() + e_->backend->ask_for_waits(*e_);
+        if (const unsigned wanted = dumps_wanted.load(std::memory_order_relaxed); self_->dumps != wanted) {
+            self_->dumps = wanted;
+            self_->dump_at = seconds_now() + self_->backend->ask_for_waits(*self_);
         }
-        if (e_->dump_at != 0 && seconds_now() >= e_->dump_at) {
-            e_->dump_at = 0;
-            print_dump(*e_, &at);
+        if (self_->dump_at != 0 && seconds_now() >= self_->dump_at) {
+            self_->dump_at = 0;
+            print_dump(*self_, &at);
         }
-        e_->backend->look(*e_, &at, waited_);
-        if (e_->memory.poison().state.load(std::memory_order_seq_cst) != 0) {
-            leave(*e_);
-            throw_poison(*e_, &at);
+        self_->backend->look(*self_, &at, waited_);
+        if (self_->memory.poison().state.load(std::memory_order_seq_cst) != 0) {
+            leave(*self_);
+            throw_poison(*self_, &at);
         }
         const double now = seconds_now();
         if (start_ == 0) start_ = now;
         waited_ = now - start_;
         if (waited_ > 10e-3) {
             // Relaxed: the word is all that a dump reads of it.
-            e_->memory.state(e_->rank).waits.store(long_wait::word_of(at), std::memory_order_relaxed);
+            self_->memory.state(self_->rank).waits.store(long_wait::word_of(at), std::memory_order_relaxed);
             told_wait_ = true;
             compare_boards(at);
         }
-        if (e_->forming_from) check_origin(at);
+        if (self_->forming_from) check_origin(at);
         if (at.peer != none) check_peer(at);
         check_deadline(at);
     }
 
     void check_peer(const wait_site& at) {
-        const rank_state& peer = e_->memory.state(at.peer);
+        const rank_state& peer = self_->memory.state(at.peer);
         if (waited_ > 0.1 && at.fingerprint != no_call) check_refusal(at);
         if (const std::uint64_t away = peer.away.load(std::memory_order_acquire); away != 0) check_absence(away, at);
         // The peer may have done its part before it left: the caller looks once more before this is an error.
         if (peer.gone.load(std::memory_order_acquire) != 0 && peer_gone_++ > 2)
-            fail(*e_, errc::peer_failed, at, message() << "rank " << at.peer << " has left the group");
+            fail(*self_, errc::peer_failed, at, error_text() << "rank " << at.peer << " has left the group");
     }
     void check_deadline(const wait_site& at) {
-        if (waited_ <= e_->env.timeout) return;
+        if (waited_ <= self_->env.timeout) return;
         if (at.peer == none)
-            fail(*e_, errc::timeout, at,
-                message() << "no rank has sent a message: waited " << in_tenths(waited_)
-                          << " s (COLLS_TIMEOUT sets the deadline)");
+            fail(*self_, errc::timeout, at,
+                error_text() << "no rank has sent a message: waited " << in_tenths(waited_)
+                             << " s (COLLS_TIMEOUT sets the deadline)");
         if (!leaves_error_to_peer(at))
-            fail(*e_, errc::timeout, at,
-                message() << "rank " << at.peer << " is unreachable: waited " << in_tenths(waited_) << " s for it"
-                          << "; is it stopped, slow, in another call, or cut off? (COLLS_TIMEOUT sets the deadline)");
+            fail(*self_, errc::timeout, at,
+                error_text()
+                    << "rank " << at.peer << " is unreachable: waited " << in_tenths(waited_) << " s for it"
+                    << "; is it stopped, slow, in another call, or cut off? (COLLS_TIMEOUT sets the deadline)");
     }
 
     // For people: from 1 s on, the time that has passed between the deadline and its check is left out.
@@ -155,71 +156,72 @@ private:
 
     // The peer may have refused the call for an error on its own side. It has 0.1 s to make the call correctly.
     void check_refusal(const wait_site& at) {
-        const refusal_state& refusal = e_->memory.refusal(at.peer);
+        const refusal_state& refusal = self_->memory.refusal(at.peer);
         const std::uint64_t call = refusal.call.load(std::memory_order_acquire);
         if (call == 0 || call - 1 > at.call) return;
         char text[decltype(refusal.text)::most + 1];
         refusal.text.load(text);
-        fail(*e_, errc::peer_failed, at,
-            message() << "rank " << at.peer << " has not made this call, which it refused: " << text);
+        fail(*self_, errc::peer_failed, at,
+            error_text() << "rank " << at.peer << " has not made this call, which it refused: " << text);
     }
     // While a group is being formed: where the group breaks that it is split from, a rank may not come, and no rank has
     // gone on yet.
     [[gnu::cold]] void check_origin(const wait_site& at) {
-        rank_context& from = *e_->forming_from;
+        rank_context& from = *self_->forming_from;
         from.backend->look(from, nullptr, 0);
         if (from.memory.poison().state.load(std::memory_order_acquire) == 2)
-            fail(*e_, errc::peer_failed, at, message() << origin_is_broken << ": " << report_in(from.memory.poison()));
+            fail(*self_, errc::peer_failed, at,
+                error_text() << origin_is_broken << ": " << report_in(from.memory.poison()));
     }
     // The peer shrinks a group. If this rank is a member of that group, the peer waits for it there.
     [[gnu::cold]] void check_absence(std::uint64_t group, const wait_site& at) {
-        for (rank_context* x = e_->next; x != e_; x = x->next) {
+        for (rank_context* x = self_->next; x != self_; x = x->next) {
             if (x->number != group) continue;
             x->backend->look(*x, nullptr, 0);
             const poison_state& p = x->memory.poison();
             if (p.state.load(std::memory_order_acquire) == 2)
-                fail(*e_, errc::peer_failed, at,
-                    message() << "rank " << at.peer
-                              << " does not come to this call: it shrinks another group of this rank, in which "
-                              << report_in(p));
+                fail(*self_, errc::peer_failed, at,
+                    error_text() << "rank " << at.peer
+                                 << " does not come to this call: it shrinks another group of this rank, in which "
+                                 << report_in(p));
         }
     }
     // A peer that waits itself knows better which rank does not come: it has a quarter of the deadline more, at most
     // 2 s, to report that.
     bool leaves_error_to_peer(const wait_site& at) const {
-        const double longer = e_->env.timeout / 4;
-        if (at.peer == none || waited_ > e_->env.timeout + (longer < 2 ? longer : 2)) return false;
-        const rank_state& peer = e_->memory.state(at.peer);
+        const double longer = self_->env.timeout / 4;
+        if (at.peer == none || waited_ > self_->env.timeout + (longer < 2 ? longer : 2)) return false;
+        const rank_state& peer = self_->memory.state(at.peer);
         const auto call = peer.board_call.load(std::memory_order_relaxed);
         const double said = 1e-3 * static_cast<double>(peer.board_at.load(std::memory_order_relaxed));
-        return call != 0 && call + 64 > e_->calls && seconds_now() - said < e_->env.timeout * 3 / 8;
+        return call != 0 && call + 64 > self_->calls && seconds_now() - said < self_->env.timeout * 3 / 8;
     }
 
     // Two ranks may both be waiting, in different calls. A rank that waits for long publishes its call on its board,
     // and compares it with the boards of the others.
     [[gnu::cold]] void compare_boards(const wait_site& at) {
         if (at.fingerprint == no_call) return;
-        if (told_ != at.call + 1) tell_calls(e_->memory, e_->rank, e_->recent, e_->calls);
+        if (told_ != at.call + 1) tell_calls(self_->memory, self_->rank, self_->recent, self_->calls);
         told_ = at.call + 1;
-        rank_state& own = e_->memory.state(e_->rank);
+        rank_state& own = self_->memory.state(self_->rank);
         own.board_call.store(0, std::memory_order_relaxed);
         own.board_fingerprint.store(at.fingerprint, std::memory_order_release);
         own.board_at.store(milliseconds_now(), std::memory_order_relaxed);
         own.board_call.store(at.call + 1, std::memory_order_release);
-        for (int r = 0; r < e_->size; ++r) {
-            if (r == e_->rank) continue;
-            const rank_state& other = e_->memory.state(r);
+        for (int r = 0; r < self_->size; ++r) {
+            if (r == self_->rank) continue;
+            const rank_state& other = self_->memory.state(r);
             const auto call = other.board_call.load(std::memory_order_acquire);
             const auto theirs = other.board_fingerprint.load(std::memory_order_acquire);
             // The call in which the other rank waits may be over here.
-            if (call == 0 || call > e_->calls || call + 64 <= e_->calls ||
-                e_->recent[(call - 1) % call_record::kept].fingerprint == theirs)
+            if (call == 0 || call > self_->calls || call + 64 <= self_->calls ||
+                self_->recent[(call - 1) % call_record::kept].fingerprint == theirs)
                 continue;
-            if (other.board_call.load(std::memory_order_acquire) == call) fail_mismatch(*e_, at, r, theirs);
+            if (other.board_call.load(std::memory_order_acquire) == call) fail_mismatch(*self_, at, r, theirs);
         }
     }
 
-    rank_context* e_ = nullptr;
+    rank_context* self_ = nullptr;
     unsigned limit_ = 0;              // of the spins
     unsigned spins_ = 0, rests_ = 0;  // rests: yields and sleeps
     unsigned steps_ = 0, peer_gone_ = 0;

@@ -12,35 +12,35 @@
 namespace colls::inline v1::detail {
 
 /// To stderr, for COLLS_DEBUG.
-[[gnu::cold]] [[gnu::noinline]] inline void say(const message& what) { std::fprintf(stderr, "%s\n", what.text()); }
+[[gnu::cold]] [[gnu::noinline]] inline void say(const error_text& what) { std::fprintf(stderr, "%s\n", what.text()); }
 
 /// Appends a warning to an error where a rank has not left its call in time.
-[[gnu::cold]] inline void warn_of_lingering(message& text, const rank_context& e) {
-    if (e.lingers != none)
-        text << "; rank " << e.lingers
+[[gnu::cold]] inline void warn_of_lingering(error_text& text, const rank_context& self) {
+    if (self.lingers != none)
+        text << "; rank " << self.lingers
              << " has not left its call: should it wake, it may yet write into buffers from allocate()";
 }
 
 /// The report, which names the rank that reports.
 [[gnu::cold]] inline std::string_view report_in(const poison_state& p) { return quoted(p.text); }
 
-[[noreturn, gnu::cold]] inline void throw_poison(rank_context& e, const wait_site* at = nullptr) {
-    poison_state& p = e.memory.poison();
+[[noreturn, gnu::cold]] inline void throw_poison(rank_context& self, const wait_site* at = nullptr) {
+    poison_state& p = self.memory.poison();
     // The rank that writes the report may be killed before it is complete.
     for (const double until = seconds_now() + 1; p.state.load(std::memory_order_acquire) == 1 && seconds_now() < until;)
         sched_yield();
-    message text;
-    text << "colls: rank " << e.rank;
+    error_text text;
+    text << "colls: rank " << self.rank;
     if (at) text << *at;
     if (p.state.load(std::memory_order_acquire) == 1) {
         text << ": the group is broken, by a rank that died before it had said why";
-        throw error(errc::peer_failed, text.text(), e.rank);
+        throw error(errc::peer_failed, text.text(), self.rank);
     }
     text << ": the group is broken: " << report_in(p);
-    warn_of_lingering(text, e);
+    warn_of_lingering(text, self);
     // The peer to blame: the peer that the report blames, unless that is this rank; then the rank that reports.
-    const int peer = p.peer == none || p.peer == e.rank ? p.rank : p.peer;
-    throw error(static_cast<errc>(p.code), text.text(), e.rank, peer, p.round);
+    const int peer = p.peer == none || p.peer == self.rank ? p.rank : p.peer;
+    throw error(static_cast<errc>(p.code), text.text(), self.rank, peer, p.round);
 }
 
 /// Breaks the group, so that every rank's waits end. The first report stands: false for a later one.
@@ -59,99 +59,100 @@ namespace colls::inline v1::detail {
     return true;
 }
 /// Breaks the group in the name of one of its ranks, and tells the others.
-[[gnu::cold]] inline void break_group(rank_context& e, errc code, int peer, int round, const char* text) {
-    if (poison(e.memory, code, e.rank, peer, round, text)) e.backend->broke(e);
+[[gnu::cold]] inline void break_group(rank_context& self, errc code, int peer, int round, const char* text) {
+    if (poison(self.memory, code, self.rank, peer, round, text)) self.backend->broke(self);
 }
 
 /// Before an error leaves a call, no other rank may still touch this rank's buffers: waits until every rank has said
 /// that it is out of its call, or is dead. Bounded by the deadline and by 2 s: after that a rank may still be in its
 /// call, and the memory that it may write to is not used again.
-[[gnu::cold]] inline void leave(rank_context& e) {
-    e.backend->abandon(e);
-    e.memory.state(e.rank).active.store(0, std::memory_order_seq_cst);
-    const double most = e.env.timeout < 2 ? e.env.timeout : 2;
-    const double until = seconds_now() + (e.lingers == none ? most : 0);  // one such wait is enough
-    for (int r = 0; r < e.size; ++r) {
+[[gnu::cold]] inline void leave(rank_context& self) {
+    self.backend->abandon(self);
+    self.memory.state(self.rank).active.store(0, std::memory_order_seq_cst);
+    const double most = self.env.timeout < 2 ? self.env.timeout : 2;
+    const double until = seconds_now() + (self.lingers == none ? most : 0);  // one such wait is enough
+    for (int r = 0; r < self.size; ++r) {
         const auto inside = [&] {
-            return r != e.rank && e.memory.state(r).active.load(std::memory_order_seq_cst) != 0 && !e.backend->dead(r);
+            return r != self.rank && self.memory.state(r).active.load(std::memory_order_seq_cst) != 0 &&
+                   !self.backend->dead(r);
         };
         while (inside() && seconds_now() < until) {
-            e.backend->look(e, nullptr, 0);
+            self.backend->look(self, nullptr, 0);
             sched_yield();
         }
         if (!inside()) continue;
-        e.lingers = r;
-        e.backend->pin();
+        self.lingers = r;
+        self.backend->pin();
     }
 }
 
 /// Breaks the group before a shrink, if it is not broken yet. The report gives the cause as far as it is known, also
 /// where the cause was reported in another group of this rank.
-[[gnu::cold]] inline void break_to_shrink(rank_context& e) {
+[[gnu::cold]] inline void break_to_shrink(rank_context& self) {
     // Backends look for dead ranks once a millisecond: a rank that has just died is found first. Relaxed: nothing of
     // the report is read here.
     for (const double until = seconds_now() + 3e-3;
-        e.memory.poison().state.load(std::memory_order_relaxed) == 0 && seconds_now() < until;)
-        e.backend->look(e, nullptr, 0);
-    message text;
-    text << "colls: rank " << e.rank << " shrinks the group";
-    for (rank_context* x = e.next; x != &e; x = x->next)
+        self.memory.poison().state.load(std::memory_order_relaxed) == 0 && seconds_now() < until;)
+        self.backend->look(self, nullptr, 0);
+    error_text text;
+    text << "colls: rank " << self.rank << " shrinks the group";
+    for (rank_context* x = self.next; x != &self; x = x->next)
         if (x->memory.poison().state.load(std::memory_order_acquire) == 2) {
             text << ", after an error in another one: " << report_in(x->memory.poison());
             break;
         }
-    break_group(e, errc::peer_failed, none, none, text.text());
-    leave(e);
+    break_group(self, errc::peer_failed, none, none, text.text());
+    leave(self);
 }
 
 /// Tells ranks that may wait for this one why it does not make its next call; null: it makes the call after all.
-[[gnu::cold]] [[gnu::noinline]] inline void tell_refusal(rank_context& e, const char* why) {
-    refusal_state& refusal = e.memory.refusal(e.rank);
+[[gnu::cold]] [[gnu::noinline]] inline void tell_refusal(rank_context& self, const char* why) {
+    refusal_state& refusal = self.memory.refusal(self.rank);
     refusal.call.store(0, std::memory_order_relaxed);
     if (why) {
         refusal.text.store(quoted(why));
-        refusal.call.store(e.calls + 1, std::memory_order_release);
+        refusal.call.store(self.calls + 1, std::memory_order_release);
     }
-    e.has_refused = why != nullptr;
-    e.backend->refused(e);
+    self.has_refused = why != nullptr;
+    self.backend->refused(self);
 }
 /// Before a call.
-inline void withdraw_refusal(rank_context& e) {
-    if (e.has_refused) tell_refusal(e, nullptr);
+inline void withdraw_refusal(rank_context& self) {
+    if (self.has_refused) tell_refusal(self, nullptr);
 }
 
 /// From here on this rank may touch the memory of other ranks. Dekker's algorithm with `leave`: either this rank sees
 /// the poison here, or the rank that poisoned the group sees that this rank is active, and waits for it.
-inline void activate(rank_context& e) {
-    auto& active = e.memory.state(e.rank).active;
+inline void activate(rank_context& self) {
+    auto& active = self.memory.state(self.rank).active;
     if (active.load(std::memory_order_relaxed) != 0) return;  // only this rank stores it
     active.store(1, std::memory_order_seq_cst);
-    if (e.memory.poison().state.load(std::memory_order_seq_cst) == 0) return;
-    leave(e);
-    throw_poison(e);
+    if (self.memory.poison().state.load(std::memory_order_seq_cst) == 0) return;
+    leave(self);
+    throw_poison(self);
 }
 
 /// After the last load from other ranks' buffers, before a call is over: a rank that has left the call by an error
 /// meanwhile may be using its buffers for something else already.
-inline void confirm(rank_context& e, const wait_site& at) {
+inline void confirm(rank_context& self, const wait_site& at) {
 #if defined(__aarch64__)
     asm volatile("dmb ishld" ::: "memory");  // the loads of data come before the load of the poison
 #else
     std::atomic_signal_fence(std::memory_order_seq_cst);
 #endif
-    if (e.memory.poison().state.load(std::memory_order_seq_cst) == 0) return;
-    leave(e);
-    throw_poison(e, &at);
+    if (self.memory.poison().state.load(std::memory_order_seq_cst) == 0) return;
+    leave(self);
+    throw_poison(self, &at);
 }
 
 /// Breaks the group with this rank's error, leaves the call, and throws.
-[[noreturn, gnu::cold]] inline void fail(rank_context& e, errc code, const wait_site& at, const message& why) {
-    message text;
-    text << "colls: rank " << e.rank << at << ": " << why.text();
-    break_group(e, code, at.peer, at.round, text.text());
-    leave(e);
-    warn_of_lingering(text, e);
-    throw error(code, text.text(), e.rank, at.peer, at.round);
+[[noreturn, gnu::cold]] inline void fail(rank_context& self, errc code, const wait_site& at, const error_text& why) {
+    error_text text;
+    text << "colls: rank " << self.rank << at << ": " << why.text();
+    break_group(self, code, at.peer, at.round, text.text());
+    leave(self);
+    warn_of_lingering(text, self);
+    throw error(code, text.text(), self.rank, at.peer, at.round);
 }
 
 }  // namespace colls::inline v1::detail

@@ -17,8 +17,8 @@ inline constexpr double time_to_tell = 0.3;
 /// Appends what differs between the peer and this rank in the call of that number, or in a call before it, as far as
 /// that is known.
 [[gnu::cold]] inline void say_mismatch(
-    message& text, rank_context& e, int peer, std::uint64_t call, std::uint64_t own, std::uint64_t theirs) {
-    if (say_difference(text, e.memory, e.rank, peer, e.recent, call)) return;
+    error_text& text, rank_context& self, int peer, std::uint64_t call, std::uint64_t own, std::uint64_t theirs) {
+    if (say_difference(text, self.memory, self.rank, peer, self.recent, call)) return;
     text << "rank " << peer << " called " << collective_in(theirs) << ", this rank " << collective_in(own);
     if (theirs >> 60 == own >> 60)
         text << ", with another count, type, operator (perhaps another function of the same type), root or "
@@ -27,22 +27,22 @@ inline constexpr double time_to_tell = 0.3;
                 "before";
 }
 
-[[noreturn, gnu::cold]] inline void fail_mismatch(rank_context& e, wait_site at, int peer, std::uint64_t theirs) {
+[[noreturn, gnu::cold]] inline void fail_mismatch(rank_context& self, wait_site at, int peer, std::uint64_t theirs) {
     at.peer = peer;
     // A peer publishes its calls once it has waited for a while; a peer that does not wait does not publish them.
-    tell_calls(e.memory, e.rank, e.recent, e.calls);
-    const auto& broken = e.memory.poison().state;
+    tell_calls(self.memory, self.rank, self.recent, self.calls);
+    const auto& broken = self.memory.poison().state;
     for (const double until = seconds_now() + time_to_tell;
-        !has_told(e.memory, peer, at.call) && seconds_now() < until;) {
+        !has_told(self.memory, peer, at.call) && seconds_now() < until;) {
         if (broken.load(std::memory_order_seq_cst) != 0) {  // another rank has reported it
-            leave(e);
-            throw_poison(e, &at);
+            leave(self);
+            throw_poison(self, &at);
         }
         sched_yield();
     }
-    message text;
-    say_mismatch(text, e, peer, at.call, at.fingerprint, theirs);
-    fail(e, errc::mismatch, at, text << "; every rank must make the same calls in the same order");
+    error_text text;
+    say_mismatch(text, self, peer, at.call, at.fingerprint, theirs);
+    fail(self, errc::mismatch, at, text << "; every rank must make the same calls in the same order");
 }
 
 }  // namespace colls::inline v1::detail

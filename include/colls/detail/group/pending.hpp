@@ -25,7 +25,7 @@ public:
     /// Goes on as far as it gets without waiting; true when it is over.
     virtual bool advance() = 0;
     /// Appends how far another rank is in it, as far as this rank knows: for a dump.
-    virtual void describe(message&, int /*rank*/) const {}
+    virtual void describe(error_text&, int /*rank*/) const {}
 
     wait_site site;              ///< where it waits
     position now;                ///< changes when it has moved: then another wait begins

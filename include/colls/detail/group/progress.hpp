@@ -8,20 +8,20 @@ namespace colls::inline v1::detail {
 
 /// Advances all that is in flight in this group, as far as it gets without waiting, but what is waited for: `but`, or
 /// null.
-inline void advance_all(rank_context& e, const pending* but = nullptr) {
-    for (std::size_t i = 0; i < e.in_flight.size();)
-        if (pending* const o = e.in_flight[i]; o != but && (o->done || o->advance()))
-            e.drop_in_flight(i);
+inline void advance_all(rank_context& self, const pending* but = nullptr) {
+    for (std::size_t i = 0; i < self.in_flight.size();)
+        if (pending* const o = self.in_flight[i]; o != but && (o->done || o->advance()))
+            self.drop_in_flight(i);
         else
             ++i;
 }
 /// Likewise in the thread's other groups, too, so that ranks may wait in different orders. An error in another group
 /// breaks that group, and its own next call throws it: thrown here, it would leave this group whole, while peers may
 /// still be at buffers that the caller is about to give up.
-inline void progress(rank_context& e) {
-    advance_all(e);
-    if (*e.in_flight_of_cycle == e.in_flight.size()) return;
-    for (rank_context* x = e.next; x != &e; x = x->next) {
+inline void progress(rank_context& self) {
+    advance_all(self);
+    if (*self.in_flight_of_cycle == self.in_flight.size()) return;
+    for (rank_context* x = self.next; x != &self; x = x->next) {
         if (x->in_flight.empty() || x->memory.poison().state.load(std::memory_order_relaxed) != 0) continue;
         try {
             advance_all(*x);

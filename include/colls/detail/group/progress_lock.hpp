@@ -10,15 +10,15 @@ namespace colls::inline v1::detail {
 inline constinit thread_local const rank_context* in_call_of = nullptr;
 
 /// Is this thread in a call of a context of the same cycle? Then an operator asks for another call.
-inline bool is_within_call(const rank_context& e) {
+inline bool is_within_call(const rank_context& self) {
     for (const rank_context* x = in_call_of; x != nullptr; x = x->next == in_call_of ? nullptr : x->next)
-        if (x == &e) return true;
+        if (x == &self) return true;
     return false;
 }
-[[noreturn, gnu::cold]] inline void refuse_progress(const rank_context& e) {
-    message text;
-    text << "colls: rank " << e.rank;
-    if (e.is_foreign())
+[[noreturn, gnu::cold]] inline void refuse_progress(const rank_context& self) {
+    error_text text;
+    text << "colls: rank " << self.rank;
+    if (self.is_foreign())
         text << ": this process was forked from the rank, whose group it cannot use: a group belongs to the process "
                 "that made it";
     else if (in_wait_hook)
@@ -27,7 +27,7 @@ inline bool is_within_call(const rank_context& e) {
     else
         text << ": an operator calls the library while a call of this rank runs it: an operator may compute, but not "
                 "communicate or wait";
-    throw error(errc::invalid_argument, text.text(), e.rank);
+    throw error(errc::invalid_argument, text.text(), self.rank);
 }
 
 /// While it lives, no other thread is in the library with contexts of this cycle. Throws invalid_argument in a forked
@@ -35,11 +35,11 @@ inline bool is_within_call(const rank_context& e) {
 class progress_lock {
 public:
     struct quiet {};
-    explicit progress_lock(const rank_context& e) : progress_lock(e, e.is_foreign() || is_within_call(e)) {
-        if (within_) refuse_progress(e);
+    explicit progress_lock(const rank_context& self) : progress_lock(self, self.is_foreign() || is_within_call(self)) {
+        if (within_) refuse_progress(self);
     }
     /// Never throws: within an operator, the lock of the call that runs it holds already.
-    progress_lock(const rank_context& e, quiet) : progress_lock(e, is_within_call(e)) {}
+    progress_lock(const rank_context& self, quiet) : progress_lock(self, is_within_call(self)) {}
     progress_lock(const progress_lock&) = delete;
     progress_lock& operator=(const progress_lock&) = delete;
     ~progress_lock() {
@@ -48,10 +48,10 @@ public:
     }
 
 private:
-    progress_lock(const rank_context& e, bool within)
-        : shared_(within ? nullptr : e.shared), outer_(in_call_of), within_(within) {
+    progress_lock(const rank_context& self, bool within)
+        : shared_(within ? nullptr : self.shared), outer_(in_call_of), within_(within) {
         if (shared_) shared_->lock();
-        in_call_of = &e;
+        in_call_of = &self;
     }
     std::mutex* const shared_;
     const rank_context* const outer_;
@@ -59,14 +59,14 @@ private:
 };
 
 /// Adds a context to those of this thread's groups that advance together though none is split from another.
-inline void join_groups_of_thread(rank_context& e) {
+inline void join_groups_of_thread(rank_context& self) {
     static thread_local const auto latest = std::make_shared<rank_context*>(nullptr);
     if (*latest != nullptr) {
         const progress_lock mine(**latest);
-        e.join(**latest);
+        self.join(**latest);
     }
-    e.latest = latest;
-    *latest = &e;
+    self.latest = latest;
+    *latest = &self;
 }
 
 }  // namespace colls::inline v1::detail

@@ -12,9 +12,9 @@
 #include <colls/detail/group/wait_policy.hpp>
 #include <colls/detail/support/clock.hpp>
 #include <colls/detail/support/environment.hpp>
+#include <colls/detail/support/error_text.hpp>
 #include <colls/detail/support/hash.hpp>
 #include <colls/detail/support/list.hpp>
-#include <colls/detail/support/message.hpp>
 #include <colls/detail/support/wait_hook.hpp>
 #include <colls/extend/host_map.hpp>
 
@@ -137,15 +137,17 @@ struct rank_context : std::enable_shared_from_this<rank_context> {
     bool is_foreign() const { return born != forks.load(std::memory_order_relaxed); }
 
     /// Addresses, as one rank tells them to another: processes map the shared memory at different places.
-    std::uintptr_t told(const void* p) const {
+    std::uintptr_t to_offset(const void* p) const {
         return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(base);
     }
     template <class T>
-    T* here(std::uintptr_t p) const {
+    T* from_offset(std::uintptr_t p) const {
         return reinterpret_cast<T*>(p + reinterpret_cast<std::uintptr_t>(base));
     }
     bool shares_everything() const { return reach == ~std::size_t{0}; }
-    bool shares(const void* p, std::size_t bytes) const { return told(p) <= reach && bytes <= reach - told(p); }
+    bool shares(const void* p, std::size_t bytes) const {
+        return to_offset(p) <= reach && bytes <= reach - to_offset(p);
+    }
 
     /// The fingerprint of a new call. Its highest four bits are the collective, so that an error can name both sides'.
     std::uint64_t sign(collective what, std::uint64_t hash) {
@@ -165,18 +167,18 @@ struct rank_context : std::enable_shared_from_this<rank_context> {
 /// Groups that this process made other than by a split: traces number them.
 inline std::atomic<unsigned> groups_made{0};
 /// A label that is too long is cut off.
-[[gnu::cold]] inline void put_label(rank_context& e, const message& text) {
-    std::string_view(text.text()).substr(0, sizeof e.label - 1).copy(e.label, sizeof e.label - 1);
+[[gnu::cold]] inline void put_label(rank_context& self, const error_text& text) {
+    std::string_view(text.text()).substr(0, sizeof self.label - 1).copy(self.label, sizeof self.label - 1);
 }
-[[gnu::cold]] inline void label_group(rank_context& e, unsigned number) {
-    put_label(e, message() << static_cast<std::size_t>(number));
+[[gnu::cold]] inline void label_group(rank_context& self, unsigned number) {
+    put_label(self, error_text() << static_cast<std::size_t>(number));
 }
 
 /// Gives other libraries the processor, between two looks at what a rank waits for. False: there is no hook.
-inline bool call_hooks(const rank_context& e) {
+inline bool call_hooks(const rank_context& self) {
     const bool called = call_wait_hook();
-    if (e.hook != nullptr) call_hook(e.hook, nullptr);
-    return called || e.hook != nullptr;
+    if (self.hook != nullptr) call_hook(self.hook, nullptr);
+    return called || self.hook != nullptr;
 }
 /// Seconds that a rank sleeps at most while there are hooks.
 inline constexpr double sleep_between_hooks = 100e-6;

@@ -5,8 +5,8 @@
 
 #include <colls/detail/group/recorder.hpp>
 #include <colls/detail/support/descriptor.hpp>
+#include <colls/detail/support/error_text.hpp>
 #include <colls/detail/support/host.hpp>
-#include <colls/detail/support/message.hpp>
 
 #include <fcntl.h>
 #include <sys/syscall.h>

@@ -4,7 +4,7 @@
 #pragma once
 
 #include <colls/detail/group/group_memory.hpp>
-#include <colls/detail/support/message.hpp>
+#include <colls/detail/support/error_text.hpp>
 #include <colls/error.hpp>
 
 #include <algorithm>
@@ -31,8 +31,8 @@ inline std::string_view without_namespace(std::string_view name) {
 }
 
 /// The parts of a call in the order of call_parts, each followed by a bar.
-[[gnu::cold]] inline message parts_of(const call_record& c) {
-    message text;
+[[gnu::cold]] inline error_text parts_of(const call_record& c) {
+    error_text text;
     const auto put = [&](std::string_view name) { text << without_namespace(name) << "|"; };
     put(name_of(c.what));
     if (c.own_lengths)
@@ -61,7 +61,7 @@ void for_latest_calls(const call_record* recent, std::uint64_t calls, F f) {
     for (std::uint64_t i = calls > call_record::kept ? calls - call_record::kept : 0, end; i < calls; i = end) {
         for (end = i + 1; end < calls && same(i, end);) ++end;
         const call_record& c = recent[i % call_record::kept];
-        message text;
+        error_text text;
         text << "call " << static_cast<std::size_t>(i);
         if (end - i > 1) text << " to " << static_cast<std::size_t>(end - 1);
         text << ": " << name_of(c.what);
@@ -108,7 +108,7 @@ inline bool has_told(const group_memory& memory, int rank, std::uint64_t number)
 /// Appends in which call, of those up to `last`, a peer's calls begin to differ from this rank's, and how. False where
 /// that is not known.
 [[gnu::cold]] inline bool say_difference(
-    message& text, const group_memory& memory, int rank, int peer, const call_record* recent, std::uint64_t last) {
+    error_text& text, const group_memory& memory, int rank, int peer, const call_record* recent, std::uint64_t last) {
     for (std::uint64_t i = first_told(last + 1); i <= last; ++i) {
         const told_call& told = memory.told(peer, i);
         if (!has_told(memory, peer, i)) continue;
@@ -117,7 +117,7 @@ inline bool has_told(const group_memory& memory, int rank, std::uint64_t number)
         told.text.load(theirs);
         std::atomic_thread_fence(std::memory_order_acquire);  // the words are loaded before the number is checked
         if (!has_told(memory, peer, i) || fingerprint == recent[i % call_record::kept].fingerprint) continue;
-        const message ours = parts_of(recent[i % call_record::kept]);
+        const error_text ours = parts_of(recent[i % call_record::kept]);
         std::string_view a = ours.text(), b = theirs;
         int differ = 0;
         for (const std::string_view part : call_parts) {

@@ -19,8 +19,8 @@ struct wait_site {
     std::uint64_t call = 0;  ///< number of the call in this group
     std::uint64_t fingerprint = 0;
     /// Appends to an error the blocks that this rank and the peer exchange in the round. Null: not known.
-    void (*blocks)(message& text, const wait_site& at) = nullptr;
-    const void* steps = nullptr;  ///< the any_schedule that `blocks` asks
+    void (*blocks)(error_text& text, const wait_site& at) = nullptr;
+    const void* blocks_of = nullptr;  ///< the any_schedule that `blocks` asks
     int rank = 0, size = 0;
     int shift = 0;  ///< the root of the call minus the root that the schedule is written for
 };
@@ -42,7 +42,7 @@ struct long_wait {
 };
 
 /// Appends the place, as in " in all_reduce (ring), round 3, block 2".
-[[gnu::cold]] inline message& operator<<(message& text, const wait_site& at) {
+[[gnu::cold]] inline error_text& operator<<(error_text& text, const wait_site& at) {
     text << " in " << at.what;
     if (!at.schedule.empty()) put_brief(text << " (", at.schedule) << ")";
     if (at.round != none) text << ", round " << at.round;

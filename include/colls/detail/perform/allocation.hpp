@@ -19,12 +19,12 @@ struct allocation {
     std::size_t bytes;
     unsigned born;  ///< as rank_context::born
 };
-COLLS_INLINE allocation* allocate(rank_context& e, std::size_t count, std::size_t element, std::byte*& at) {
+COLLS_INLINE allocation* allocate(rank_context& self, std::size_t count, std::size_t element, std::byte*& at) {
     constexpr std::size_t most = std::size_t{1} << 56;  // no process has more addresses
     if (count > most / element) throw std::bad_array_new_length();
     const std::size_t bytes = count * element;
-    auto a = std::make_unique<allocation>(allocation{e.backend, nullptr, bytes, e.born});
-    at = a->at = e.backend->take(bytes);
+    auto a = std::make_unique<allocation>(allocation{self.backend, nullptr, bytes, self.born});
+    at = a->at = self.backend->take(bytes);
     return a.release();
 }
 COLLS_INLINE void deallocate(allocation* a) {
@@ -32,22 +32,22 @@ COLLS_INLINE void deallocate(allocation* a) {
     a->from->give(a->at, a->bytes);
     delete a;
 }
-COLLS_INLINE std::byte* take_kept(rank_context& e, std::size_t& bytes) {
-    if (e.is_foreign()) refuse_progress(e);
-    const progress_lock mine(e, progress_lock::quiet{});
-    const memory_piece piece = take_piece(e, bytes);
-    if (piece.at != nullptr && !piece.populated) e.backend->populate(piece.at, piece.bytes);
+COLLS_INLINE std::byte* take_kept(rank_context& self, std::size_t& bytes) {
+    if (self.is_foreign()) refuse_progress(self);
+    const progress_lock mine(self, progress_lock::quiet{});
+    const memory_piece piece = take_piece(self, bytes);
+    if (piece.at != nullptr && !piece.populated) self.backend->populate(piece.at, piece.bytes);
     bytes = piece.bytes;
     return piece.at;
 }
-COLLS_INLINE void give_kept(rank_context& e, std::byte* at, std::size_t bytes) {
-    if (at == nullptr || e.is_foreign()) return;
-    const progress_lock mine(e, progress_lock::quiet{});
+COLLS_INLINE void give_kept(rank_context& self, std::byte* at, std::size_t bytes) {
+    if (at == nullptr || self.is_foreign()) return;
+    const progress_lock mine(self, progress_lock::quiet{});
     constexpr std::size_t most = 8;  // where many plans end, their memory goes back to the group
-    if (e.pieces.size() < most)
-        e.pieces.push_back({at, bytes, true});
+    if (self.pieces.size() < most)
+        self.pieces.push_back({at, bytes, true});
     else
-        e.backend->give(at, bytes);
+        self.backend->give(at, bytes);
 }
 
 }  // namespace colls::inline v1::detail

@@ -8,7 +8,7 @@
 namespace colls::inline v1::detail {
 
 /// "root 7 is out of range: this group has ranks 0 to 3".
-[[gnu::cold]] inline message& put_out_of_range(message& text, const char* what, int rank, int size) {
+[[gnu::cold]] inline error_text& put_out_of_range(error_text& text, const char* what, int rank, int size) {
     text << what << " " << rank << " is out of range: this group has ";
     return size == 1 ? text << "rank 0 alone" : text << "ranks 0 to " << size - 1;
 }
@@ -21,22 +21,22 @@ inline bool overlaps(const std::byte* a, std::size_t a_size, const std::byte* b,
 
 class argument_checker {
 public:
-    argument_checker(const rank_context& e, request& q) : e_(e), q_(q), c_(q.c), is_(traits_of(q.c.what)) {}
+    argument_checker(const rank_context& self, request& q) : self_(self), q_(q), c_(q.c), is_(traits_of(q.c.what)) {}
 
     /// Sets what the request leaves open in q.c (counts and offsets), or throws invalid_argument.
     [[gnu::noinline]] void run() {
-        const auto n = static_cast<std::size_t>(e_.size), me = static_cast<std::size_t>(e_.rank);
-        const bool root = c_.root == e_.rank;
-        if (is_.rooted() && (c_.root < 0 || c_.root >= e_.size)) {
-            message text;
-            refuse(put_out_of_range(text, "root", c_.root, e_.size));
+        const auto n = static_cast<std::size_t>(self_.size), me = static_cast<std::size_t>(self_.rank);
+        const bool root = c_.root == self_.rank;
+        if (is_.rooted() && (c_.root < 0 || c_.root >= self_.size)) {
+            error_text text;
+            refuse(put_out_of_range(text, "root", c_.root, self_.size));
         }
         // On other ranks than the root, a buffer that only the root reads or writes is not looked at.
         const bool writes = !is_.out_at_root || root, reads = !is_.in_at_root || !is_.owned() || root;
         if (reads && c_.in == nullptr && q_.in_count > 0)
-            refuse(message() << "the input of " << q_.in_count << " elements is null");
+            refuse(error_text() << "the input of " << q_.in_count << " elements is null");
         if (writes && c_.out == nullptr && q_.out_count > 0)
-            refuse(message() << "the output of " << q_.out_count << " elements is null");
+            refuse(error_text() << "the output of " << q_.out_count << " elements is null");
         if (q_.with_counts)
             check_with_counts(n, me, root);
         else
@@ -45,21 +45,21 @@ public:
     }
 
 private:
-    [[noreturn]] [[gnu::cold]] [[gnu::noinline]] void refuse(const message& why) const {
-        message text;
-        text << "colls: rank " << e_.rank << " in " << name_of(c_.what)
+    [[noreturn]] [[gnu::cold]] [[gnu::noinline]] void refuse(const error_text& why) const {
+        error_text text;
+        text << "colls: rank " << self_.rank << " in " << name_of(c_.what)
              << (q_.with_counts && c_.what != collective::redistribute ? "_v" : "") << ": " << why.text();
-        throw error(errc::invalid_argument, text.text(), e_.rank);
+        throw error(errc::invalid_argument, text.text(), self_.rank);
     }
     void expect(const char* what, std::size_t got, std::size_t want) const {
         if (got != want)
-            refuse(message() << "the " << what << " holds " << got << " elements, and should hold " << want);
+            refuse(error_text() << "the " << what << " holds " << got << " elements, and should hold " << want);
     }
     /// Names both buffers, since either of them may be the wrong one.
     void expect_block(const char* all, std::size_t held, const char* block, std::size_t got, std::size_t want) const {
         if (got != want)
-            refuse(message() << "the " << all << " holds " << held << " elements, of which this rank's block is "
-                             << want << ", and the " << block << " holds " << got);
+            refuse(error_text() << "the " << all << " holds " << held << " elements, of which this rank's block is "
+                                << want << ", and the " << block << " holds " << got);
     }
 
     void check_without_counts(std::size_t n, std::size_t me, bool root) {
@@ -78,7 +78,8 @@ private:
         c_.count = is_.in_at_root ? q_.out_count : q_.in_count;  // a broadcast has one buffer
         if (!is_.out_at_root || root) expect("output", q_.out_count, c_.count);
         if (is_.result == contributors::each && c_.count % n != 0)
-            refuse(message() << c_.count << " elements do not divide by " << n << " ranks (all_to_all_v takes counts)");
+            refuse(
+                error_text() << c_.count << " elements do not divide by " << n << " ranks (all_to_all_v takes counts)");
     }
     // Where blocks belong to ranks: of the two buffers, the one with all blocks, and the other with this rank's own.
     bool gathers() const { return is_.in == content::own_block; }
@@ -88,7 +89,7 @@ private:
     list<std::size_t> offsets(
         const list<std::size_t>& counts, std::size_t n, const char* buffer, std::size_t held) const {
         if (counts.size() != n)
-            refuse(message() << counts.size() << " counts are given, and should be " << n << ", one for each rank");
+            refuse(error_text() << counts.size() << " counts are given, and should be " << n << ", one for each rank");
         list<std::size_t> sums;
         std::size_t sum = 0;
         sums.push_back(0);
@@ -97,7 +98,7 @@ private:
         return sums;
     }
     void check_with_counts(std::size_t n, std::size_t me, bool root) {
-        if (q_.negative) refuse(message() << "a count is negative");
+        if (q_.negative) refuse(error_text() << "a count is negative");
         const std::size_t whole = gathers() ? q_.out_count : q_.in_count;
         const std::size_t own = gathers() ? q_.in_count : q_.out_count;
         if (is_.owned() && !is_.rooted()) {
@@ -125,7 +126,8 @@ private:
             c_.ragged = true;
             for (std::size_t i = 0; !layout && c_.in == c_.out && c_.count > 0 && i < n; ++i)
                 if (q_.sends[i] != q_.receives[i])
-                    refuse(message() << "in place, what is sent to a rank must be as long as what is received from it");
+                    refuse(
+                        error_text() << "in place, what is sent to a rank must be as long as what is received from it");
         }
     }
 
@@ -135,7 +137,7 @@ private:
         const std::byte *in_place_in = c_.in, *in_place_out = c_.out;
         if (in_place_in == nullptr || in_place_out == nullptr) return;
         if (is_.owned()) {
-            const auto n = static_cast<std::size_t>(e_.size), me = static_cast<std::size_t>(e_.rank);
+            const auto n = static_cast<std::size_t>(self_.size), me = static_cast<std::size_t>(self_.rank);
             const std::size_t first =
                 q_.in_offsets.size() == n + 1 ? q_.in_offsets[me] : balanced(c_.count, n, me).first;
             (gathers() ? in_place_out : in_place_in) += first * c_.element;
@@ -145,13 +147,13 @@ private:
     }
 
     [[noreturn]] [[gnu::cold]] void refuse_overlap() const {
-        if (c_.what == collective::redistribute) refuse(message() << "input and output overlap");
-        refuse(message() << "input and output overlap without being in place: "
-                         << (is_.owned() ? "in place, the one is this rank's own block of the other"
-                                         : "in place, they are the same buffer"));
+        if (c_.what == collective::redistribute) refuse(error_text() << "input and output overlap");
+        refuse(error_text() << "input and output overlap without being in place: "
+                            << (is_.owned() ? "in place, the one is this rank's own block of the other"
+                                            : "in place, they are the same buffer"));
     }
 
-    const rank_context& e_;
+    const rank_context& self_;
     request& q_;
     call& c_;
     const collective_traits& is_;

@@ -10,63 +10,63 @@
 
 namespace colls::inline v1::detail {
 
-COLLS_INLINE joined_group split(rank_context& e, int color, int key) { return joined(split_off(e, color, key)); }
-COLLS_INLINE joined_group shrink(rank_context& e) {
-    const progress_lock mine(e);
+COLLS_INLINE joined_group split(rank_context& self, int color, int key) { return joined(split_off(self, color, key)); }
+COLLS_INLINE joined_group shrink(rank_context& self) {
+    const progress_lock mine(self);
     // This rank takes no part in calls of its other groups meanwhile: their ranks are told not to wait for it.
     struct absence {
-        explicit absence(rank_context& own) : e(own) { tell(e.number); }
+        explicit absence(rank_context& own) : self(own) { tell(self.number); }
         ~absence() { tell(0); }
         void tell(std::uint64_t number) const {
-            e.for_others([number](rank_context& x) {
+            self.for_others([number](rank_context& x) {
                 x.memory.state(x.rank).away.store(number, std::memory_order_release);
                 x.backend->absent(x, number);
             });
         }
-        rank_context& e;
+        rank_context& self;
     };
-    const absence meanwhile(e);
-    std::unique_ptr<rank_context> left = e.backend->shrink(e);
-    left->join(e);  // the two share a progress thread, and what is behind their backends
-    put_label(*left, message() << e.label << ".shrunk");
-    left->began = e.began;
+    const absence meanwhile(self);
+    std::unique_ptr<rank_context> left = self.backend->shrink(self);
+    left->join(self);  // the two share a progress thread, and what is behind their backends
+    put_label(*left, error_text() << self.label << ".shrunk");
+    left->began = self.began;
     return joined(std::move(left));
 }
-COLLS_INLINE void leave_group(rank_context* e) {
-    if (e->is_foreign()) return;
-    const progress_lock mine(*e, progress_lock::quiet{});  // outlives the rank context
-    const std::shared_ptr<rank_context> communicators = std::move(e->held);
+COLLS_INLINE void leave_group(rank_context* self) {
+    if (self->is_foreign()) return;
+    const progress_lock mine(*self, progress_lock::quiet{});  // outlives the rank context
+    const std::shared_ptr<rank_context> communicators = std::move(self->held);
 }
-COLLS_INLINE int ranks_per_host(const rank_context& e) { return e.ranks_per_host; }
-COLLS_INLINE host_map hosts_of(const rank_context& e) { return e.hosts; }
-COLLS_INLINE void dump(rank_context& e) {
-    const progress_lock mine(e);
-    for (const double until = seconds_now() + e.backend->ask_for_waits(e); seconds_now() < until; sched_yield())
-        e.backend->look(e, nullptr, 0);
-    print_dump(e, nullptr);
+COLLS_INLINE int ranks_per_host(const rank_context& self) { return self.ranks_per_host; }
+COLLS_INLINE host_map hosts_of(const rank_context& self) { return self.hosts; }
+COLLS_INLINE void dump(rank_context& self) {
+    const progress_lock mine(self);
+    for (const double until = seconds_now() + self.backend->ask_for_waits(self); seconds_now() < until; sched_yield())
+        self.backend->look(self, nullptr, 0);
+    print_dump(self, nullptr);
 }
-COLLS_INLINE void abort_group(rank_context& e, std::string_view why) {
-    const progress_lock mine(e);
-    break_group(
-        e, errc::peer_failed, none, none, (message() << "colls: rank " << e.rank << " aborted: " << why).text());
-    leave(e);
-    if (!e.by_messages) return;
+COLLS_INLINE void abort_group(rank_context& self, std::string_view why) {
+    const progress_lock mine(self);
+    break_group(self, errc::peer_failed, none, none,
+        (error_text() << "colls: rank " << self.rank << " aborted: " << why).text());
+    leave(self);
+    if (!self.by_messages) return;
     // The control message goes to all ranks, to some over connections that do not exist yet, and this rank may not make
     // another call for long: it advances them here.
     for (const double until = seconds_now() + 20e-3; seconds_now() < until;) {
-        e.backend->look(e, nullptr, 0);
-        e.backend->sleep(e);
+        self.backend->look(self, nullptr, 0);
+        self.backend->sleep(self);
     }
 }
-COLLS_INLINE void set_timeout(rank_context& e, double seconds, bool off) {
-    const progress_lock mine(e);
+COLLS_INLINE void set_timeout(rank_context& self, double seconds, bool off) {
+    const progress_lock mine(self);
     if (!(seconds > 0))
         throw error(errc::invalid_argument,
-            (message() << "colls: rank " << e.rank << " in set_timeout: " << seconds
-                       << " s: a deadline is above 0, and duration::max() means none")
+            (error_text() << "colls: rank " << self.rank << " in set_timeout: " << seconds
+                          << " s: a deadline is above 0, and duration::max() means none")
                 .text(),
-            e.rank);
-    e.env.timeout = off ? std::numeric_limits<double>::infinity() : seconds;
+            self.rank);
+    self.env.timeout = off ? std::numeric_limits<double>::infinity() : seconds;
 }
 
 [[noreturn]] COLLS_INLINE void throw_no_group() {

@@ -15,13 +15,13 @@ namespace colls::inline v1::detail {
 /// The changed contribution, which the call moves in place of the user's.
 class own_contribution final : public packed_arguments {
 public:
-    own_contribution(rank_context& e, const request& q)
-        : e_(e), before_(q.c.packed), op_(q.c.op), value_(q.c.op_value), from_(q.c.in), count_(q.in_count) {
+    own_contribution(rank_context& self, const request& q)
+        : self_(self), before_(q.c.packed), op_(q.c.op), value_(q.c.op_value), from_(q.c.in), count_(q.in_count) {
         const bool as_long = q.c.what == collective::all_reduce || q.c.what == collective::inclusive_scan;
-        if (!as_long) kept_ = take_kept(e, bytes_ = count_ * q.c.element);
+        if (!as_long) kept_ = take_kept(self, bytes_ = count_ * q.c.element);
         to_ = as_long ? q.c.out : kept_;
     }
-    ~own_contribution() override { give_kept(e_, kept_, bytes_); }
+    ~own_contribution() override { give_kept(self_, kept_, bytes_); }
 
     const std::byte* data() const { return to_; }
     void pack() override {
@@ -33,7 +33,7 @@ public:
     }
 
 private:
-    rank_context& e_;
+    rank_context& self_;
     const shared_packing before_;
     const op_table* op_;
     const void* value_;
@@ -43,9 +43,9 @@ private:
 };
 
 /// After the checks, and once q.c.op_value lives as long as the call.
-inline void change_own_contribution(rank_context& e, request& q) {
+inline void change_own_contribution(rank_context& self, request& q) {
     if (q.c.op == nullptr || q.c.op->leaf == nullptr || q.in_count == 0) return;
-    auto* const changed = new own_contribution(e, q);
+    auto* const changed = new own_contribution(self, q);
     q.c.packed = shared_packing(changed);
     q.c.in = changed->data();
 }

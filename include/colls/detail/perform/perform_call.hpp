@@ -21,16 +21,16 @@ COLLS_INLINE request::request(request&&) noexcept = default;
 COLLS_INLINE request::~request() = default;
 
 /// The execution plan of a request, checked against what its operator needs.
-inline schedule_choice resolve_schedule(rank_context& e, const request& q, bool eager) {
+inline schedule_choice resolve_schedule(rank_context& self, const request& q, bool eager) {
     const call& c = q.c;
-    eager = eager && !e.by_messages;
-    const schedule_choice p = resolve(e, c, q.how, eager);
+    eager = eager && !self.by_messages;
+    const schedule_choice p = resolve(self, c, q.how, eager);
     const auto refuse = [&](const char* why) {
         throw error(errc::unsupported,
-            (message() << "colls: rank " << e.rank << " in " << name_of(c.what) << ": at " << e.size << " ranks "
-                       << p.name << " " << why)
+            (error_text() << "colls: rank " << self.rank << " in " << name_of(c.what) << ": at " << self.size
+                          << " ranks " << p.name << " " << why)
                 .text(),
-            e.rank);
+            self.rank);
     };
     if (q.how.given && c.op && (!c.op->commutative || q.how.reproducible) && !p.plan->expressions_known)
         refuse(
@@ -42,81 +42,82 @@ inline schedule_choice resolve_schedule(rank_context& e, const request& q, bool 
         refuse(
             "does not compute all elements by one fold expression, so their bits would depend on the count and on how "
             "data are cut into calls, which colls::reproducible forbids: take direct, or colls::reproducible alone");
-    return q.how.instead ? resolve(e, c, {q.how.instead, nullptr, nullptr}, eager) : p;
+    return q.how.instead ? resolve(self, c, {q.how.instead, nullptr, nullptr}, eager) : p;
 }
 
 /// Is this a call that the eager path may be taken for between cores of one distance, and a schedule between those of
 /// another? On all ranks alike.
-inline bool depends_on_distance(const rank_context& e, const request& q) {
+inline bool depends_on_distance(const rank_context& self, const request& q) {
     const call& c = q.c;
     if (c.count * c.element < distance::eager_bytes_for_sample) return false;
-    if (e.by_messages || e.crowded || e.size == 1 || e.env.schedule || q.how.given || q.how.instead) return false;
+    if (self.by_messages || self.crowded || self.size == 1 || self.env.schedule || q.how.given || q.how.instead)
+        return false;
     if (is_unsized(c) || c.in_offsets) return false;
-    const std::size_t posted = eager_bytes(c, e.size);
+    const std::size_t posted = eager_bytes(c, self.size);
     return posted >= distance::eager_bytes_for_sample && posted <= eager_capacity;
 }
 /// The schedule of such a call that tells the distance. Its bits are those of the eager path.
-[[gnu::cold]] [[gnu::noinline]] inline schedule_choice resolve_telling(rank_context& e, const request& q) {
-    const schedule_choice p = resolve_schedule(e, q, true);
-    return p.plan ? p : resolve(e, q.c, q.how, false, true);
+[[gnu::cold]] [[gnu::noinline]] inline schedule_choice resolve_telling(rank_context& self, const request& q) {
+    const schedule_choice p = resolve_schedule(self, q, true);
+    return p.plan ? p : resolve(self, q.c, q.how, false, true);
 }
 
-COLLS_INLINE void refuse_call(rank_context& e, errc code, const char* why) {
-    const progress_lock mine(e);
-    tell_refusal(e, why);
-    throw error(code, why, e.rank);
+COLLS_INLINE void refuse_call(rank_context& self, errc code, const char* why) {
+    const progress_lock mine(self);
+    tell_refusal(self, why);
+    throw error(code, why, self.rank);
 }
 /// Checks the arguments of a request and resolves its schedule. `performed`: the call follows at once. (Returned by
 /// value without a copy, which would be a tenth of the time of a short call.)
-inline schedule_choice check(rank_context& e, request& q, bool eager, bool performed = false) {
+inline schedule_choice check(rank_context& self, request& q, bool eager, bool performed = false) {
     bool counted = false;
     try {
-        argument_checker(e, q).run();
-        if (!q.how.given && q.c.op && (q.how.reproducible || e.env.reproducible)) {
+        argument_checker(self, q).run();
+        if (!q.how.given && q.c.op && (q.how.reproducible || self.env.reproducible)) {
             q.c.reproducible = true;
             q.c.signature = hash_mix(q.c.signature, hash_text("reproducible"));
         }
-        if (performed && depends_on_distance(e, q)) {
+        if (performed && depends_on_distance(self, q)) {
             counted = true;
-            if (++e.telling_calls % distance::eager_calls_for_sample == 0) return resolve_telling(e, q);
+            if (++self.telling_calls % distance::eager_calls_for_sample == 0) return resolve_telling(self, q);
         }
-        return resolve_schedule(e, q, eager);
+        return resolve_schedule(self, q, eager);
     } catch (const error& x) {
-        if (counted) --e.telling_calls;  // the other ranks count a call that is made
-        tell_refusal(e, x.what());
+        if (counted) --self.telling_calls;  // the other ranks count a call that is made
+        tell_refusal(self, x.what());
         throw;
     }
 }
 
-COLLS_INLINE void check_arguments(rank_context& e, request& q) {
-    const progress_lock mine(e);
-    check(e, q, false);
+COLLS_INLINE void check_arguments(rank_context& self, request& q) {
+    const progress_lock mine(self);
+    check(self, q, false);
 }
 
-COLLS_INLINE void perform(rank_context& e, request& q) {
-    const progress_lock mine(e);
-    const schedule_choice p = q.of ? q.of->blocking : check(e, q, true, true);
-    if (!q.of) change_own_contribution(e, q);
+COLLS_INLINE void perform(rank_context& self, request& q) {
+    const progress_lock mine(self);
+    const schedule_choice p = q.of ? q.of->blocking : check(self, q, true, true);
+    if (!q.of) change_own_contribution(self, q);
     const call& c = q.c;
-    withdraw_refusal(e);
+    withdraw_refusal(self);
     if (c.packed) c.packed->pack();
-    const double from = traces(e) ? begin_trace(e) : 0;
-    const std::uint64_t number = e.calls;
+    const double from = traces(self) ? begin_trace(self) : 0;
+    const std::uint64_t number = self.calls;
     try {
         if (p.plan == nullptr) {
-            eager_executor(e, c).run();
+            eager_executor(self, c).run();
         } else {
-            const taken_collective o(e, c, p, q.of);
+            const taken_collective o(self, c, p, q.of);
             o->begin();
-            run_until_done(e, *o);
+            run_until_done(self, *o);
         }
     } catch (...) {
-        call_ended_by_error(e, name_of(c.what));
-        if (from != 0) put_trace(e, c, name_of(c.what), p.name, none, number, from, {.failed = true});
+        call_ended_by_error(self, name_of(c.what));
+        if (from != 0) put_trace(self, c, name_of(c.what), p.name, none, number, from, {.failed = true});
         throw;
     }
-    no_longer_active(e);
-    if (from != 0) put_trace(e, c, name_of(c.what), p.name, none, number, from);
+    no_longer_active(self);
+    if (from != 0) put_trace(self, c, name_of(c.what), p.name, none, number, from);
     if (c.packed) c.packed->unpack();
 }
 

@@ -11,7 +11,8 @@ namespace colls::inline v1::detail {
 
 /// Its plan and the operation that it has started share it.
 struct prepared : std::enable_shared_from_this<prepared> {
-    prepared(rank_context& e, request&& checked) : group(e.shared_from_this()), q(static_cast<request&&>(checked)) {}
+    prepared(rank_context& self, request&& checked)
+        : group(self.shared_from_this()), q(static_cast<request&&>(checked)) {}
 
     std::shared_ptr<rank_context> group;
     request q;

@@ -7,24 +7,24 @@
 
 namespace colls::inline v1::detail {
 
-COLLS_INLINE prepared* prepare_call(rank_context& e, request& q) {
-    const progress_lock mine(e);
-    const schedule_choice blocking = check(e, q, true), started = resolve_schedule(e, q, false);
+COLLS_INLINE prepared* prepare_call(rank_context& self, request& q) {
+    const progress_lock mine(self);
+    const schedule_choice blocking = check(self, q, true), started = resolve_schedule(self, q, false);
     // A run may copy the other way than the plan chosen now: what it follows then is made here, so that no run
     // allocates.
-    if (!e.by_messages)
+    if (!self.by_messages)
         for (const schedule_choice* s : {&blocking, &started})
             if (s->plan != nullptr) copied_otherwise(*s->plan);
     std::shared_ptr<const void> op = copy_operator(q);
-    change_own_contribution(e, q);
-    const auto p = std::make_shared<prepared>(e, static_cast<request&&>(q));
+    change_own_contribution(self, q);
+    const auto p = std::make_shared<prepared>(self, static_cast<request&&>(q));
     p->q.of = p.get();
     p->blocking = blocking;
     p->started = started;
     p->op = std::move(op);
-    p->own.reset(static_cast<executor*>(e.backend->make_collective(e).release()));
+    p->own.reset(static_cast<executor*>(self.backend->make_collective(self).release()));
     p->held = p;
-    make_room_in_flight(e);
+    make_room_in_flight(self);
     return p.get();
 }
 /// Throws invalid_argument unless the prepared call exists and may run now.
@@ -32,7 +32,7 @@ inline prepared& expect_ready(prepared* p) {
     if (p == nullptr) throw error(errc::invalid_argument, "colls: this plan is empty: it was moved from");
     if (p->held.use_count() > 1)  // by an operation that it has started
         throw error(errc::invalid_argument,
-            (message()
+            (error_text()
                 << "colls: rank " << p->group->rank << " in " << name_of(p->q.c.what)
                 << ": the plan's operation is not over, and uses its buffers: wait for it before the next start or run")
                 .text(),

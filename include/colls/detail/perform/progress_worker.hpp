@@ -11,32 +11,32 @@
 namespace colls::inline v1::detail {
 
 /// Advances the operations of a rank context and of those split from it; false where none is in flight.
-inline bool progress_locked(rank_context& e) {
-    const progress_lock mine(e);
-    if (*e.in_flight_of_cycle == 0) return false;
+inline bool progress_locked(rank_context& self) {
+    const progress_lock mine(self);
+    if (*self.in_flight_of_cycle == 0) return false;
     try {
-        progress(e);
-        no_longer_active(e);
+        progress(self);
+        no_longer_active(self);
     } catch (...) {  // the group is broken, and its next call reports that
-        call_threw(e, "an operation in flight");
-        no_longer_active(e);
+        call_threw(self, "an operation in flight");
+        no_longer_active(self);
     }
     return true;
 }
 
 struct progress_worker {
-    explicit progress_worker(rank_context& own) : group(own.shared_from_this()), e(own) {
-        if (e.shared != nullptr)
+    explicit progress_worker(rank_context& own) : group(own.shared_from_this()), self(own) {
+        if (self.shared != nullptr)
             throw error(errc::invalid_argument,
-                (message() << "colls: rank " << e.rank
-                           << ": a progress_thread already serves this communicator, "
-                              "or one that it was split from or into: one is enough")
+                (error_text() << "colls: rank " << self.rank
+                              << ": a progress_thread already serves this communicator, "
+                                 "or one that it was split from or into: one is enough")
                     .text(),
-                e.rank);
+                self.rank);
         share(&mutex);
         thread = std::thread([this] {
             while (!over.load(std::memory_order_relaxed))
-                if (progress_locked(e)) {
+                if (progress_locked(self)) {
                     sched_yield();
                 } else {
                     const timespec nap{0, 100'000};
@@ -51,19 +51,19 @@ struct progress_worker {
     }
     /// Sets the mutex of progress_lock in all rank contexts that were split from one another.
     void share(std::mutex* m) {
-        e.shared = m;
-        for (rank_context* x = e.next; x != &e; x = x->next) x->shared = m;
+        self.shared = m;
+        for (rank_context* x = self.next; x != &self; x = x->next) x->shared = m;
     }
 
     const std::shared_ptr<rank_context> group;  // gone last
-    rank_context& e;
+    rank_context& self;
     std::mutex mutex;
     std::atomic<bool> over{false};
     std::thread thread;
 };
-COLLS_INLINE progress_worker* start_progress(rank_context& e) { return new progress_worker(e); }
+COLLS_INLINE progress_worker* start_progress(rank_context& self) { return new progress_worker(self); }
 COLLS_INLINE void stop_progress(progress_worker* w) {
-    if (!w->e.is_foreign()) delete w;  // a forked process does not have the thread
+    if (!w->self.is_foreign()) delete w;  // a forked process does not have the thread
 }
 
 }  // namespace colls::inline v1::detail

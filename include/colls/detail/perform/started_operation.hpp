@@ -9,14 +9,16 @@
 namespace colls::inline v1::detail {
 
 /// Makes room for all that may be in flight at once: whoever holds the context has one operation in flight at most.
-inline void make_room_in_flight(rank_context& e) { e.in_flight.reserve(static_cast<std::size_t>(e.held.use_count())); }
+inline void make_room_in_flight(rank_context& self) {
+    self.in_flight.reserve(static_cast<std::size_t>(self.held.use_count()));
+}
 /// Gives the operation to its caller. It holds the rank context until `release_operation`.
-inline operation_state* hand_to_caller(rank_context& e, operation_state& o) {
-    o.asked = backoff(e);
-    o.group = e.shared_from_this();
-    if (o.of == nullptr) make_room_in_flight(e);
-    e.in_flight.push_back(&o);
-    ++*e.in_flight_of_cycle;
+inline operation_state* hand_to_caller(rank_context& self, operation_state& o) {
+    o.asked = backoff(self);
+    o.group = self.shared_from_this();
+    if (o.of == nullptr) make_room_in_flight(self);
+    self.in_flight.push_back(&o);
+    ++*self.in_flight_of_cycle;
     return &o;
 }
 
@@ -29,56 +31,56 @@ inline std::shared_ptr<const void> copy_operator(request& q) {
 }
 /// Starts a call, which `kept` outlives, or else its owner. `of` is the persistent call, or null.
 inline operation_state* begin_call(
-    rank_context& e, const call& c, const schedule_choice& p, kept_arguments&& kept, prepared* of) {
-    withdraw_refusal(e);
+    rank_context& self, const call& c, const schedule_choice& p, kept_arguments&& kept, prepared* of) {
+    withdraw_refusal(self);
     if (c.packed) c.packed->pack();
-    const double from = traces(e) ? begin_trace(e) : 0;
-    taken_collective taken(e, c, p, of);
+    const double from = traces(self) ? begin_trace(self) : 0;
+    taken_collective taken(self, c, p, of);
     taken->arguments.non_blocking = true;
     taken->kept = std::move(kept);  // the data of the tables stays where it is
-    guarded(e, name_of(c.what), [&] { taken->begin(); });
+    guarded(self, name_of(c.what), [&] { taken->begin(); });
     executor& o = taken.release();
     if (of) o.of = of->shared_from_this();
     o.traced_from = from;
-    return hand_to_caller(e, o);
+    return hand_to_caller(self, o);
 }
-COLLS_INLINE operation_state* begin(rank_context& e, request& q) {
-    const progress_lock mine(e);
-    const schedule_choice p = check(e, q, false);
+COLLS_INLINE operation_state* begin(rank_context& self, request& q) {
+    const progress_lock mine(self);
+    const schedule_choice p = check(self, q, false);
     std::shared_ptr<const void> op = copy_operator(q);
-    change_own_contribution(e, q);
-    return begin_call(e, q.c, p, {std::move(op), std::move(q.in_offsets), std::move(q.out_offsets)}, nullptr);
+    change_own_contribution(self, q);
+    return begin_call(self, q.c, p, {std::move(op), std::move(q.in_offsets), std::move(q.out_offsets)}, nullptr);
 }
-COLLS_INLINE bool begins_at_once(rank_context& e) {
-    const progress_lock mine(e);
-    return e.backend->has_room(e);
+COLLS_INLINE bool begins_at_once(rank_context& self) {
+    const progress_lock mine(self);
+    return self.backend->has_room(self);
 }
 
 /// Takes back an operation that is over or has failed. The rank may leave the group by that, and a persistent call end
 /// that its plan has dropped.
-inline void release_operation(rank_context& e, operation_state& o) {
-    for (std::size_t i = 0; i < e.in_flight.size(); ++i)
-        if (e.in_flight[i] == &o) {
-            e.drop_in_flight(i);
+inline void release_operation(rank_context& self, operation_state& o) {
+    for (std::size_t i = 0; i < self.in_flight.size(); ++i)
+        if (self.in_flight[i] == &o) {
+            self.drop_in_flight(i);
             break;
         }
-    if (o.traced_from != 0) put_trace(e, o);
+    if (o.traced_from != 0) put_trace(self, o);
     o.traced_from = 0;
     o.kept.op.reset();
     o.arguments.packed = {};
     const std::shared_ptr<rank_context> group = std::move(o.group);
     const std::shared_ptr<prepared> of = std::move(o.of);
     if (o.kind == operation_kind::collective)
-        give_collective(e, std::unique_ptr<executor>(&static_cast<executor&>(o)), of.get());
+        give_collective(self, std::unique_ptr<executor>(&static_cast<executor&>(o)), of.get());
     else
-        e.idle_messages.push_back(std::unique_ptr<pending>(&o));
+        self.idle_messages.push_back(std::unique_ptr<pending>(&o));
 }
 /// Runs f, which works on operation o. Where f throws, or o is over after it, o is released and null.
 template <class F>
-void run_on(rank_context& e, operation_state*& o, F f) {
-    const progress_lock mine(e);
+void run_on(rank_context& self, operation_state*& o, F f) {
+    const progress_lock mine(self);
     struct release_if_over {
-        rank_context& e;
+        rank_context& self;
         operation_state*& o;
         bool failed = true;
         ~release_if_over() {
@@ -86,46 +88,46 @@ void run_on(rank_context& e, operation_state*& o, F f) {
             operation_state& over = *o;
             if (!failed && over.arguments.packed) over.arguments.packed->unpack();
             o = nullptr;
-            release_operation(e, over);
+            release_operation(self, over);
         }
     };
-    release_if_over after{e, o};
+    release_if_over after{self, o};
     f();
     after.failed = false;
 }
-COLLS_INLINE void test_operation(rank_context& e, operation_state*& o) {
-    run_on(e, o, [&] {
-        guarded(e, o->site.what, [&] {
-            progress(e);
+COLLS_INLINE void test_operation(rank_context& self, operation_state*& o) {
+    run_on(self, o, [&] {
+        guarded(self, o->site.what, [&] {
+            progress(self);
             if (!o->done) o->asked.asked(o->site);
         });
     });
 }
-COLLS_INLINE void wait_operation(rank_context& e, operation_state*& o) {
-    run_on(e, o, [&] { wait_until_done(e, *o); });
+COLLS_INLINE void wait_operation(rank_context& self, operation_state*& o) {
+    run_on(self, o, [&] { wait_until_done(self, *o); });
 }
-COLLS_INLINE void wait_operation_for(rank_context& e, operation_state*& o, double seconds) {
+COLLS_INLINE void wait_operation_for(rank_context& self, operation_state*& o, double seconds) {
     const double until = seconds_now() + seconds;
-    for (test_operation(e, o); o != nullptr && seconds_now() < until; test_operation(e, o)) {
-        call_hooks(e);
+    for (test_operation(self, o); o != nullptr && seconds_now() < until; test_operation(self, o)) {
+        call_hooks(self);
         sched_yield();
     }
 }
 
-COLLS_INLINE void finish_operation(rank_context& e, operation_state*& o, bool unwinding) noexcept {
+COLLS_INLINE void finish_operation(rank_context& self, operation_state*& o, bool unwinding) noexcept {
     try {
         if (unwinding)
-            wait_operation_for(e, o, 1);
+            wait_operation_for(self, o, 1);
         else
-            wait_operation(e, o);
+            wait_operation(self, o);
         if (o == nullptr) return;
-        run_on(e, o, [&] {
-            break_group(e, errc::peer_failed, none, none,
-                (message() << "colls: rank " << e.rank << ": an exception left its function while its " << o->site.what
-                           << " was under way")
+        run_on(self, o, [&] {
+            break_group(self, errc::peer_failed, none, none,
+                (error_text() << "colls: rank " << self.rank << ": an exception left its function while its "
+                              << o->site.what << " was under way")
                     .text());
-            leave(e);
-            wait_until_done(e, *o);  // throws
+            leave(self);
+            wait_until_done(self, *o);  // throws
         });
     } catch (...) {  // the group is broken, and every later call on it reports that
     }

@@ -21,38 +21,38 @@ std::unique_ptr<Operation> take_idle(std::vector<std::unique_ptr<pending>>& idle
     return std::unique_ptr<Operation>(static_cast<Operation*>(o.release()));
 }
 /// The executor of the persistent call `of`. Without one, or where a hook runs the call while it runs, any.
-inline std::unique_ptr<executor> take_collective(rank_context& e, prepared* of) {
+inline std::unique_ptr<executor> take_collective(rank_context& self, prepared* of) {
     if (of != nullptr && of->own != nullptr) return std::move(of->own);
-    return take_idle<executor>(e.idle_collectives, [&] { return e.backend->make_collective(e); });
+    return take_idle<executor>(self.idle_collectives, [&] { return self.backend->make_collective(self); });
 }
 /// Takes back an executor that is not in use any more.
-inline void give_collective(rank_context& e, std::unique_ptr<executor> o, prepared* of) {
+inline void give_collective(rank_context& self, std::unique_ptr<executor> o, prepared* of) {
     o->arguments.packed = {};
     if (of != nullptr && of->own == nullptr)
         of->own = std::move(o);
     else
-        e.idle_collectives.push_back(std::move(o));
+        self.idle_collectives.push_back(std::move(o));
 }
 
 /// An executor, with the call that it is to run. Unless released it is given back at the end of the scope.
 class taken_collective {
 public:
-    taken_collective(rank_context& e, const call& c, const schedule_choice& p, prepared* of)
-        : e_(e), of_(of), o_(take_collective(e, of)) {
+    taken_collective(rank_context& self, const call& c, const schedule_choice& p, prepared* of)
+        : self_(self), of_(of), o_(take_collective(self, of)) {
         o_->arguments = c;
         o_->choose(p);
     }
     taken_collective(const taken_collective&) = delete;
     taken_collective& operator=(const taken_collective&) = delete;
     ~taken_collective() {
-        if (o_) give_collective(e_, std::move(o_), of_);
+        if (o_) give_collective(self_, std::move(o_), of_);
     }
     executor& operator*() const { return *o_; }
     executor* operator->() const { return o_.get(); }
     executor& release() { return *o_.release(); }
 
 private:
-    rank_context& e_;
+    rank_context& self_;
     prepared* of_;
     std::unique_ptr<executor> o_;
 };

@@ -77,9 +77,9 @@ private:
     static constexpr std::size_t most_snapshot_bytes = std::size_t{256} << 20;
 
     std::size_t index_of(const location& l) const {
-        return static_cast<std::size_t>(l.index) + (l.where == place::scratch     ? 2 * indices_
-                                                       : l.where == place::output ? output_at_
-                                                                                  : 0);
+        return static_cast<std::size_t>(l.index) + (l.where == buffer_kind::scratch     ? 2 * indices_
+                                                       : l.where == buffer_kind::output ? output_at_
+                                                                                        : 0);
     }
     history& history_of(const location& l) {
         list<history>& h = histories_[l.rank];

@@ -146,7 +146,7 @@ inline void lowering::add_arrival(int receiver, const arrival& a) {
 inline location lowering::land(int writer, int receiver, arrival a, int round) {
     location goal = slots_.target(receiver, a.slot, round);
     const bool lands = a.act == action::copy && slots_.can_land(receiver, a.slot, goal, round);
-    if (!lands || goal.where == place::scratch) goal = slots_.take(writer, receiver);
+    if (!lands || goal.where == buffer_kind::scratch) goal = slots_.take(writer, receiver);
     a.source = goal;
     if (lands)
         slots_.move(receiver, a.slot, goal, a.contributions);
@@ -177,10 +177,10 @@ inline void lowering::fold_arrivals(int rank, int round) {
         if (own.arrived == none) continue;
         collect(rank, slot);
         location to = slots_.target(rank, slot, round);
-        if (to.where == place::scratch) {
+        if (to.where == buffer_kind::scratch) {
             // Where peers pull, the result must not replace what peers are about to pull.
-            const bool stays =
-                own.is_defined() && own.at.where == place::scratch && (!pulls_all(within_) || own.sent_in != round);
+            const bool stays = own.is_defined() && own.at.where == buffer_kind::scratch &&
+                               (!pulls_all(within_) || own.sent_in != round);
             to.index = stays ? own.at.index : slots_.take(rank, rank).index;
         }
         const bool reduces = parts_[0].act == action::reduce;
@@ -188,7 +188,7 @@ inline void lowering::fold_arrivals(int rank, int round) {
         int contributions = 0;
         for (const arrival& part : parts_) {
             operands.push_back(part.source);
-            if (part.source.where == place::scratch && part.source.rank == rank && part.from != rank)
+            if (part.source.where == buffer_kind::scratch && part.source.rank == rank && part.from != rank)
                 landed_.push_back(part.source.index);
             contributions += part.contributions;
         }
@@ -211,8 +211,8 @@ inline void lowering::fold_arrivals(int rank, int round) {
     for (int s = 0; s < steps_.blocks; ++s) {
         const slot_state& own = slots_.at(rank, s);
         const int unit = units_.output_unit(rank, s);
-        if (unit == none || !own.is_defined() || own.at.where == place::output) continue;
-        add_copy(rank, own.at, {rank, unit, place::output}, units_.length_unit(rank, s, own.at), steps_.rounds);
+        if (unit == none || !own.is_defined() || own.at.where == buffer_kind::output) continue;
+        add_copy(rank, own.at, {rank, unit, buffer_kind::output}, units_.length_unit(rank, s, own.at), steps_.rounds);
         instruction& kept = phase_.back();
         if (reduces(steps_.what)) kept.op = opcode::fold;
         kept.finish = steps_.size == 1;

@@ -67,7 +67,7 @@ namespace colls::inline v1::detail {
 }
 
 [[noreturn]] inline void refuse_size(const any_schedule& s, int n) {
-    message what;
+    error_text what;
     put_brief(what << "colls: ", s.name()) << " does not support " << n << " ranks: take ";
     if (s.folds(n)) put_brief(what << "folded<", s.name()) << ">, ";
     throw error(errc::unsupported, (what << "direct or automatic").text());
@@ -78,7 +78,8 @@ namespace colls::inline v1::detail {
 [[gnu::cold]] inline std::unique_ptr<execution_plan> make_execution_plan(
     const any_schedule& s, int n, reach within, copying how) {
     if (!s.supports(n)) refuse_size(s, n);
-    if (const message why = too_large(s, n, within); !why.empty()) refuse_schedule(s, n, errc::unsupported, why.text());
+    if (const error_text why = too_large(s, n, within); !why.empty())
+        refuse_schedule(s, n, errc::unsupported, why.text());
     std::unique_ptr<execution_plan> plan(new execution_plan(s, n, within, how));
     if (s.needs_proof()) {
         const finding f = s.prove(n);

@@ -95,7 +95,7 @@ inline void memory_lowering::send_block(int sender, int slot, int receiver, int 
     arrival block{to, sender, source.at, source.contributions, act};
     const bool stays = !is_overwritten(source, round);
     if (pulls_all(within_) && !pushes(sender, slot, receiver)) {
-        if (source.at.where != place::scratch && (within_ != reach::processes || !stays))
+        if (source.at.where != buffer_kind::scratch && (within_ != reach::processes || !stays))
             block.source = stage(sender, slot, round);
         add_arrival(receiver, block);
     } else if (!pulls_all(within_) && stays && (act == action::reduce || plan_.copies == copying::pulled)) {
@@ -116,7 +116,8 @@ inline bool memory_lowering::pushes(int sender, int slot, int receiver) const {
 // May the data be overwritten in the round in which peers pull them?
 inline bool memory_lowering::is_overwritten(const slot_state& source, int round) const {
     // Input and output of an all_to_all are different memory.
-    return source.received_in == round && !(steps_.what == collective::all_to_all && source.at.where == place::input);
+    return source.received_in == round &&
+           !(steps_.what == collective::all_to_all && source.at.where == buffer_kind::input);
 }
 
 // The scratch slot from which peers read the slot's data: they are copied there for the first of them.
@@ -125,7 +126,7 @@ inline bool memory_lowering::is_overwritten(const slot_state& source, int round)
     const location from = own.at;
     const bool is_staged = own.staged != none;
     if (!is_staged) own.staged = slots_.take(rank, rank).index;
-    const location copy{rank, own.staged, place::scratch};
+    const location copy{rank, own.staged, buffer_kind::scratch};
     if (!is_staged) add_copy(rank, from, copy, units_.length_unit(rank, slot, from), round);
     return copy;
 }
@@ -141,7 +142,7 @@ inline bool memory_lowering::is_overwritten(const slot_state& source, int round)
         std::size_t kept = 0;
         for (const instruction& i : phase_) {
             const location from = source(i);
-            const bool moves = i.op == opcode::copy && from.where == place::input;
+            const bool moves = i.op == opcode::copy && from.where == buffer_kind::input;
             if (moves && (index == none || from.index == index))
                 body.push_back(i);
             else
@@ -157,7 +158,9 @@ inline bool memory_lowering::is_overwritten(const slot_state& source, int round)
             moved = true;
         }
         body.push_back(i);
-        if (moved || i.op != opcode::copy || i.to.where != place::scratch || source(i).where != place::input) continue;
+        if (moved || i.op != opcode::copy || i.to.where != buffer_kind::scratch ||
+            source(i).where != buffer_kind::input)
+            continue;
         const std::size_t after = body.size();
         move(source(i).index);
         body[after - 1].pushes = static_cast<int>(body.size() - after);

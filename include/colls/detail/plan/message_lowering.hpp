@@ -124,7 +124,7 @@ inline void message_lowering::send(int rank, int round, int port) {
     each_block(part, [&](int slot) {
         if (units_.is_empty(slot)) return;
         const location& from = slots_.at(rank, slot).at;
-        from_input = from_input && from.where == place::input;
+        from_input = from_input && from.where == buffer_kind::input;
         accesses_.send_from(from, part.peer, send.value);
         add_operand(send, slot, from);
     });

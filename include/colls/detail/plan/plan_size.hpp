@@ -4,7 +4,7 @@
 
 #include <colls/detail/plan/execution_plan.hpp>
 #include <colls/detail/plan/slot_states.hpp>
-#include <colls/detail/support/message.hpp>
+#include <colls/detail/support/error_text.hpp>
 
 namespace colls::inline v1::detail {
 
@@ -17,10 +17,10 @@ namespace colls::inline v1::detail {
 }
 
 /// Why no plan can be made of the schedule at n ranks, which it supports; empty: one can.
-[[gnu::cold]] inline message too_large(const any_schedule& s, int n, reach within) {
+[[gnu::cold]] inline error_text too_large(const any_schedule& s, int n, reach within) {
     constexpr double gigabyte = 1 << 30, most = 4 * gigabyte, most_of_one = gigabyte;
     const bool messages = within == reach::nothing;
-    message why;
+    error_text why;
     // Clocks are kept in 16 bits, and a round takes two values.
     if (!messages && s.rounds(n) >= 30000)
         return why << "more than 30,000 rounds in shared memory: take one of few rounds, such as circulant or tree";

@@ -10,12 +10,12 @@ namespace colls::inline v1::detail {
 
 /// The kinds of memory of a rank. `input` and `output` are the user's buffers, indexed by unit (a part of a user block:
 /// unit_map.hpp); `scratch` memory belongs to the operation and is indexed by scratch slot.
-enum class place : std::uint8_t { input, output, scratch };
+enum class buffer_kind : std::uint8_t { input, output, scratch };
 
 struct location {
     int rank = 0;
     int index = 0;
-    place where = place::input;
+    buffer_kind where = buffer_kind::input;
 };
 
 enum class opcode : std::uint8_t {

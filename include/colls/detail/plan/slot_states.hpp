@@ -102,7 +102,7 @@ inline slot_states::slot_states(const step_table& steps, const unit_map& units, 
         for (int s = steps.slots; s-- > 0;) {
             slot_state& state = at(r, s);
             if (const int unit = units.input_unit(r, s); unit != none) {
-                state.at = {r, unit, place::input};
+                state.at = {r, unit, buffer_kind::input};
                 state.contributions = 1;
             }
             if (state.last_use < 0) continue;
@@ -121,8 +121,8 @@ inline void slot_states::begin_round(int round) {
 inline void slot_states::end_round(int round) {
     for (const change& c : changes_) {
         slot_state& s = at(c.rank, c.slot);
-        if (s.is_defined() && s.at.where == place::scratch &&
-            (c.to.where != place::scratch || c.to.index != s.at.index))
+        if (s.is_defined() && s.at.where == buffer_kind::scratch &&
+            (c.to.where != buffer_kind::scratch || c.to.index != s.at.index))
             give_back(c.rank, s.at.index);
         unstage(c.rank, s);
         s.at = c.to;
@@ -133,7 +133,7 @@ inline void slot_states::end_round(int round) {
         for (int i = first_used_in(r, round); i != none; i = next_used_[index(r, i)]) {
             slot_state& s = at(r, i);
             unstage(r, s);
-            if (!s.is_defined() || s.at.where != place::scratch) continue;
+            if (!s.is_defined() || s.at.where != buffer_kind::scratch) continue;
             give_back(r, s.at.index);
             s.contributions = 0;
         }
@@ -143,14 +143,14 @@ inline location slot_states::target(int rank, int slot, int round) const {
     const int unit = units_.output_unit(rank, slot);
     // Slots of an all_to_all also pass on other ranks' blocks: only what is written last stays.
     if (unit != none && (steps_.what != collective::all_to_all || at(rank, slot).last_write == round))
-        return {rank, unit, place::output};
-    return {rank, none, place::scratch};
+        return {rank, unit, buffer_kind::output};
+    return {rank, none, buffer_kind::scratch};
 }
 
 inline bool slot_states::can_land(int rank, int slot, const location& target, int round) const {
     const slot_state& s = at(rank, slot);
-    return s.sent_in != round || target.where == place::scratch ||
-           (steps_.what == collective::all_to_all && s.at.where != place::output);
+    return s.sent_in != round || target.where == buffer_kind::scratch ||
+           (steps_.what == collective::all_to_all && s.at.where != buffer_kind::output);
 }
 
 inline location slot_states::take(int writer, int owner) {
@@ -160,12 +160,12 @@ inline location slot_states::take(int writer, int owner) {
     s.writer = writer;
     s.waits = accesses_.waits();
     for (; s.seen < s.free.size(); ++s.seen) {
-        const location l{owner, s.free[s.seen], place::scratch};
+        const location l{owner, s.free[s.seen], buffer_kind::scratch};
         if (!accesses_.is_free(writer, l)) continue;
         s.free.drop(s.seen);
         return l;
     }
-    return {owner, s.count++, place::scratch};
+    return {owner, s.count++, buffer_kind::scratch};
 }
 
 }  // namespace colls::inline v1::detail

@@ -15,7 +15,7 @@ namespace colls::inline v1::detail {
 /// Throws the error of a schedule for which no plan can be made; `rank` and `round`: where the fault lies, if known.
 [[noreturn]] inline void refuse_schedule(
     const any_schedule& s, int n, errc code, std::string_view why, int rank = none, int round = none) {
-    message what;
+    error_text what;
     put_brief(what << "colls: ", s.name()) << " at " << n << " ranks: ";
     if (code == errc::wrong_schedule) what << "the proof rejects it: ";
     throw error(code, (what << why).text(), rank, none, round);

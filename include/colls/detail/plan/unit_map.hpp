@@ -103,7 +103,7 @@ inline int unit_map::length_unit(int rank, int slot, const location& data) const
     // Blocks of an all_to_all have one length, except in all_to_all_v. That one runs by the direct schedule, whose data
     // come straight from the input. Parts of a block differ in length; data stay in slots of the same part.
     if (steps_.what == collective::all_to_all) {
-        if (data.where == place::input) return data.index;
+        if (data.where == buffer_kind::input) return data.index;
         return parts_ > 1 ? output_unit(rank, slot) % parts_ : 0;
     }
     return unit_of(slot);

@@ -4,8 +4,8 @@
 
 #include <colls/algebra/folded.hpp>
 #include <colls/detail/prove/schedule_reader.hpp>
+#include <colls/detail/support/error_text.hpp>
 #include <colls/detail/support/hash.hpp>
-#include <colls/detail/support/message.hpp>
 #include <colls/detail/support/type_name.hpp>
 
 #include <string_view>
@@ -22,7 +22,7 @@ struct finding {
     bool expressions_known = true;  ///< false: it has not looked for order_preserving and one_expression
     bool unproven = false;          ///< the proof would take too much memory: the text says how much
     int rank = none, round = none;
-    message text;
+    error_text text;
 };
 
 struct schedule_table {

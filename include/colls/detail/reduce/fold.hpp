@@ -210,19 +210,22 @@ bool fold_twice_entry(void* dst, void* also, past_caches past, const operand* x,
             fold_twice_by_lines<decltype(how)::value, T, Op>(dst, also, x, count, op);
             return true;
         };
-        using way = past_caches;
+        using streamed = past_caches;
         const auto lines = reinterpret_cast<std::uintptr_t>(dst) - reinterpret_cast<std::uintptr_t>(also);
-        if (past == way::both && lines % 64 != 0) return false;
+        if (past == streamed::both && lines % 64 != 0) return false;
         if (reinterpret_cast<std::uintptr_t>(also) % alignof(T) != 0) return false;
 #if defined(__x86_64__)
         const bool has_lines = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-        if (has_lines && plain) return by(std::integral_constant<way, way::none>{});
+        if (has_lines && plain) return by(std::integral_constant<streamed, streamed::none>{});
 #else
         constexpr bool has_lines = true;
 #endif
-        if (has_lines && streams && past == way::second) return by(std::integral_constant<way, way::second>{});
-        if (has_lines && streams && past == way::both) return by(std::integral_constant<way, way::both>{});
-        if (has_lines && streams && past == way::alone) return by(std::integral_constant<way, way::alone>{});
+        if (has_lines && streams && past == streamed::second)
+            return by(std::integral_constant<streamed, streamed::second>{});
+        if (has_lines && streams && past == streamed::both)
+            return by(std::integral_constant<streamed, streamed::both>{});
+        if (has_lines && streams && past == streamed::alone)
+            return by(std::integral_constant<streamed, streamed::alone>{});
     }
     if (!plain) return false;
 #if defined(__x86_64__) && !defined(__AVX2__)

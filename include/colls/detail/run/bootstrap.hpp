@@ -44,7 +44,7 @@ struct member_address {
 
 /// Each member listens, and hears where the others do.
 [[gnu::cold]] inline meeting meet_over_tcp(
-    member_exchange& way, int rank, const std::vector<member_record>& all, const std::string& interface_name) {
+    member_exchange& exchange, int rank, const std::vector<member_record>& all, const std::string& interface_name) {
     using namespace rendezvous;
     meeting m;
     m.rank = rank;
@@ -58,7 +58,7 @@ struct member_address {
                                                    : outward_address(AF_INET);
         m.listening = listen_at(at);
         if (!m.listening)
-            why = (message() << "cannot listen at " << host_text(at) << ": " << system_text(errno)).text();
+            why = (error_text() << "cannot listen at " << host_text(at) << ": " << system_text(errno)).text();
     } catch (const error& x) {
         why = x.what();
     }
@@ -66,26 +66,26 @@ struct member_address {
         encoder{own.encoded}(self(m.listening));
         own.listens = 1;
     }
-    const std::vector<member_address> addresses = gather_from_members(way, own, m.size);
-    if (!m.listening) throw_of_rank(rank, errc::invalid_argument, message() << why);
+    const std::vector<member_address> addresses = gather_from_members(exchange, own, m.size);
+    if (!m.listening) throw_of_rank(rank, errc::invalid_argument, error_text() << why);
     for (const member_address& there : addresses) {
         decoder in(there.encoded);
         const int r = static_cast<int>(m.members.size());
         in(m.members.emplace_back());
         if (there.listens == 0 || !in.sound())
-            throw_of_rank(rank, errc::peer_failed, message() << "rank " << r << " cannot listen for connections", r);
+            throw_of_rank(rank, errc::peer_failed, error_text() << "rank " << r << " cannot listen for connections", r);
     }
     return m;
 }
 
-[[gnu::cold]] COLLS_INLINE communicator group_of_one_host(int rank, int size, member_exchange& way, bool wanted) {
+[[gnu::cold]] COLLS_INLINE communicator group_of_one_host(int rank, int size, member_exchange& exchange, bool wanted) {
     const environment env = environment::read();
     const bool messages = env.tcp || !wanted;
-    const std::vector<member_record> all = meet_members(way, rank, size, env, messages);
+    const std::vector<member_record> all = meet_members(exchange, rank, size, env, messages);
     if (messages || !all_on_one_host(all)) return {};
     processes::detail::dump_on_signal();
     std::string why;
-    communicator comm = group_of_host(way, rank, all, env, why);
+    communicator comm = group_of_host(exchange, rank, all, env, why);
     if (comm.size() > 0) label_group(comm.context(), all[0].label);
     return comm;
 }
@@ -93,33 +93,33 @@ struct member_address {
 }  // namespace detail
 
 [[gnu::cold]] COLLS_INLINE communicator bootstrap(
-    int rank, int size, member_exchange& way, const bootstrap_options& how) {
+    int rank, int size, member_exchange& exchange, const bootstrap_options& how) {
     using namespace detail;
     if (size < 1 || rank < 0 || rank >= size)
         throw error(errc::invalid_argument,
-            message() << "colls: rank " << rank << " is out of range for a group of " << size << " ranks");
+            error_text() << "colls: rank " << rank << " is out of range for a group of " << size << " ranks");
     const environment env = environment::read();
     processes::detail::dump_on_signal();
-    const std::vector<member_record> all = meet_members(way, rank, size, env, env.tcp);
+    const std::vector<member_record> all = meet_members(exchange, rank, size, env, env.tcp);
     communicator comm;
     std::string why;
-    if (all_on_one_host(all) && !env.tcp) comm = group_of_host(way, rank, all, env, why);
+    if (all_on_one_host(all) && !env.tcp) comm = group_of_host(exchange, rank, all, env, why);
     if (comm.size() == 0) {
         if (!why.empty() && env.debug != debug_level::warn)
-            say(message() << "colls: rank " << rank << ": no shared memory, so TCP: " << why);
+            say(error_text() << "colls: rank " << rank << ": no shared memory, so TCP: " << why);
         std::string interface_name(how.interface_name);
         if (const char* const set = variable("COLLS_INTERFACE"); interface_name.empty() && set) interface_name = set;
         environment apart = env;
         apart.tcp = env.tcp || all_on_one_host(all);
-        comm = group_of(meet_over_tcp(way, rank, all, interface_name), apart, "bootstrap");
+        comm = group_of(meet_over_tcp(exchange, rank, all, interface_name), apart, "bootstrap");
     }
     label_group(comm.context(), all[0].label);
     return comm;
 }
 COLLS_INLINE communicator bootstrap(
     int rank, int size, key_value_store& store, std::string_view name, const bootstrap_options& how) {
-    detail::exchange_over_store way(store, name, rank, size);
-    return bootstrap(rank, size, way, how);
+    detail::exchange_over_store exchange(store, name, rank, size);
+    return bootstrap(rank, size, exchange, how);
 }
 
 }  // namespace colls::inline v1

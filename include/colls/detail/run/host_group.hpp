@@ -26,17 +26,17 @@ struct member_record {
 static_assert(sizeof(member_record) <= 64);
 
 template <class T>
-std::vector<T> gather_from_members(member_exchange& way, const T& own, int size) {
+std::vector<T> gather_from_members(member_exchange& exchange, const T& own, int size) {
     static_assert(sizeof(T) <= 64 && std::is_trivially_copyable_v<T>);
     std::vector<T> all(static_cast<std::size_t>(size));
-    way.all_gather(&own, sizeof own, all.data());
+    exchange.all_gather(&own, sizeof own, all.data());
     return all;
 }
 
 /// Tells the others of this rank, and hears of them. Throws mismatch where the members do not fit together: all of them
 /// do then.
 [[gnu::cold]] inline std::vector<member_record> meet_members(
-    member_exchange& way, int rank, int size, const environment& env, bool messages) {
+    member_exchange& exchange, int rank, int size, const environment& env, bool messages) {
     member_record own;
     own.host = rendezvous::host_identity();
     own.group = rendezvous::random_id();
@@ -45,7 +45,7 @@ std::vector<T> gather_from_members(member_exchange& way, const T& own, int size)
     own.label = groups_made.fetch_add(1, std::memory_order_relaxed);
     own.messages = messages;
     own.verbs = env.verbs;
-    std::vector<member_record> all = gather_from_members(way, own, size);
+    std::vector<member_record> all = gather_from_members(exchange, own, size);
     const member_record& first = all[0];
     for (int r = 1; r < size; ++r) {
         const member_record& m = all[static_cast<std::size_t>(r)];
@@ -55,8 +55,8 @@ std::vector<T> gather_from_members(member_exchange& way, const T& own, int size)
                                      : other_transport          ? "transport (COLLS_TRANSPORT)"
                                                                 : nullptr)
             throw_of_rank(rank, errc::mismatch,
-                message() << "ranks 0 and " << r << " of the new group have another " << what
-                          << ": it must be the same on all of them",
+                error_text() << "ranks 0 and " << r << " of the new group have another " << what
+                             << ": it must be the same on all of them",
                 r);
     }
     return all;
@@ -88,14 +88,14 @@ inline bool all_on_one_host(const std::vector<member_record>& all) {
 
 /// The group, all of whose members are on one host. Of no group, on all ranks alike, where one of them cannot have the
 /// memory; `why` says the reason on the rank that has it.
-[[gnu::cold]] inline communicator group_of_host(
-    member_exchange& way, int rank, const std::vector<member_record>& all, const environment& env, std::string& why) {
+[[gnu::cold]] inline communicator group_of_host(member_exchange& exchange, int rank,
+    const std::vector<member_record>& all, const environment& env, std::string& why) {
     using namespace processes::detail;
     const int n = static_cast<int>(all.size());
     std::vector<pid_t> processes;
     for (const member_record& m : all) processes.push_back(static_cast<pid_t>(m.process));
     const auto ok_everywhere = [&](bool ok) {
-        const auto said = gather_from_members(way, static_cast<std::uint8_t>(ok), n);
+        const auto said = gather_from_members(exchange, static_cast<std::uint8_t>(ok), n);
         return std::find(said.begin(), said.end(), 0) == said.end();
     };
     // The members have an arena in common: rank 0 has made a place there.
@@ -105,17 +105,17 @@ inline bool all_on_one_host(const std::vector<member_record>& all) {
     std::shared_ptr<arena> a = kept_arenas::of_process().with(processes);
     const std::vector<int> ranks = a ? kept_arenas::ranks_of(*a, processes) : std::vector<int>();
     if (ranks.empty()) a.reset();  // a member has died meanwhile
-    std::shared_ptr<group> whole;
+    std::shared_ptr<processes_group> whole;
     if (a) {
         own.arena = a->number;
-        whole = std::make_shared<group>(a, a->whole().base(), ranks_to(a->ranks()));
+        whole = std::make_shared<processes_group>(a, a->whole().base(), ranks_to(a->ranks()));
         try {
             if (rank == 0) own.place = whole->create(n);
         } catch (const std::bad_alloc&) {
             own.arena = 0;
         }
     }
-    const std::vector<offer> offers = gather_from_members(way, own, n);
+    const std::vector<offer> offers = gather_from_members(exchange, own, n);
     bool common = a != nullptr;
     for (const offer& o : offers) common = common && o.arena != 0 && o.arena == offers[0].arena;
     if (common)
@@ -136,7 +136,8 @@ inline bool all_on_one_host(const std::vector<member_record>& all) {
         for (int r = 0; r < n; ++r)
             if (watched[static_cast<std::size_t>(r)].ended())
                 throw_of_rank(rank, errc::peer_failed,
-                    message() << "the group was not formed: rank " << r << " has ended before all ranks had formed it",
+                    error_text() << "the group was not formed: rank " << r
+                                 << " has ended before all ranks had formed it",
                     r);
     };
     try {

@@ -6,8 +6,8 @@
 #include <colls/detail/call/run.hpp>
 #include <colls/detail/choose/two_level_candidates.hpp>
 #include <colls/detail/support/rank_error.hpp>
-#include <colls/detail/transport/hosts/group.hpp>
-#include <colls/detail/transport/shm/group.hpp>
+#include <colls/detail/transport/hosts/hosts_group.hpp>
+#include <colls/detail/transport/shm/processes_group.hpp>
 
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -37,16 +37,17 @@ inline machine usual_figures(int cores) {
 }
 
 /// The group of all ranks of a world whose ranks pass messages. `number`: equal on all ranks, and of no other world.
-/// `cores`: cores_together::plenty where no host has more ranks than cores. `near`: the memory of this rank's host,
-/// null where messages go over TCP also within hosts. `way`: null for TCP. Throws colls::error, std::bad_alloc.
+/// `cores`: cores_together::plenty where no host has more ranks than cores. `host_memory`: that of this rank's host,
+/// null where messages go over TCP also within hosts. `network`: null for TCP. Throws colls::error, std::bad_alloc.
 [[gnu::cold]] inline communicator group_of_all(descriptor&& listening, std::vector<site>&& sites, std::uint64_t number,
-    int rank, int cores, std::shared_ptr<arena> near, std::shared_ptr<inter_node_transport> way = nullptr) {
+    int rank, int cores, std::shared_ptr<arena> host_memory, std::shared_ptr<inter_node_transport> network = nullptr) {
     const std::vector<int> all = ranks_to(static_cast<int>(sites.size()));
     number &= ~std::uint64_t{7};
     const group_to_form f({number, rank, all, cores < cores_together::plenty});
-    const auto s = std::make_shared<process_context>(
-        std::move(listening), std::move(sites), number, rank, usual_figures(cores), std::move(near), std::move(way));
-    communicator comm = extend::join(group::member_of(s, f, std::vector<int>(all)), rank, static_cast<int>(all.size()));
+    const auto s = std::make_shared<process_context>(std::move(listening), std::move(sites), number, rank,
+        usual_figures(cores), std::move(host_memory), std::move(network));
+    communicator comm =
+        extend::join(hosts_group::member_of(s, f, std::vector<int>(all)), rank, static_cast<int>(all.size()));
     comm.context().two_levels = &two_level_candidates_on;  // compiled here, not in units that only make calls
     return comm;
 }
@@ -61,7 +62,7 @@ using namespace colls::detail;
 /// The group of all ranks of an arena, once they have assembled.
 [[gnu::cold]] inline communicator whole_group(const std::shared_ptr<arena>& a, const environment& env) {
     a->assemble(env.timeout, env.single_copy);
-    const auto g = std::make_shared<group>(a, a->whole().base(), ranks_to(a->ranks()));
+    const auto g = std::make_shared<processes_group>(a, a->whole().base(), ranks_to(a->ranks()));
     return extend::join(g->member(), a->rank(), a->ranks());
 }
 
@@ -70,16 +71,17 @@ using namespace colls::detail;
 [[gnu::cold]] inline communicator message_group(const std::shared_ptr<arena>& a, double timeout) {
     descriptor listening = listen_at(address::loopback(AF_INET, 0));
     if (!listening)
-        throw_of_rank(a->rank(), errc::unsupported, message() << "cannot listen on loopback: " << system_text(errno));
+        throw_of_rank(
+            a->rank(), errc::unsupported, error_text() << "cannot listen on loopback: " << system_text(errno));
     a->port(a->rank()).store(static_cast<std::uint32_t>(port_of(listening.get())), std::memory_order_relaxed);
     a->assemble(timeout);
     std::vector<hosts::site> sites;
     for (int r = 0; r < a->ranks(); ++r)
         sites.push_back({address::loopback(AF_INET, static_cast<int>(a->port(r).load(std::memory_order_relaxed))),
             static_cast<std::uint64_t>(r)});  // as if each were on a host of its own
-    auto way = hosts::inter_node_transport_for(environment::read(), a->rank(), {});
+    auto network = hosts::inter_node_transport_for(environment::read(), a->rank(), {});
     return hosts::group_of_all(std::move(listening), std::move(sites), 0, a->rank(),
-        a->crowded() ? a->figures().cores : cores_together::plenty, nullptr, std::move(way));
+        a->crowded() ? a->figures().cores : cores_together::plenty, nullptr, std::move(network));
 }
 
 /// Notes how a rank ended.
@@ -99,7 +101,7 @@ using namespace colls::detail;
 }
 /// Called in a handler: notes the exception, and breaks the group, so that no rank waits for this one.
 [[gnu::cold]] inline void note_exception(arena& a, rank_context* end = nullptr) {
-    message text;
+    error_text text;
     try {
         throw;
     } catch (const error& x) {
@@ -170,7 +172,7 @@ public:
                 const bool early = m.state(rank).arrived.load(std::memory_order_acquire) < arena::phases;
                 if (early)
                     poison(m, errc::peer_failed, rank, rank, none,
-                        message() << "colls: rank " << rank << ": its process ended before it had joined the group");
+                        error_text() << "colls: rank " << rank << ": its process ended before it had joined the group");
                 note_end(a, rank, all_[r].number, early);
                 all_[r].over = true;
                 --left;
@@ -197,7 +199,7 @@ private:
         const char* const when = early ? ", before it had joined the group" : "";
         int status = 0;
         const pid_t waited = reap(number, &status);
-        message text;
+        error_text text;
         text << "colls: rank " << rank << "'s process ";
         const std::uint32_t said = a.ended(rank).load(std::memory_order_relaxed);
         const bool killed = waited == number && WIFSIGNALED(status), unknown = waited != number && said == 0;
@@ -220,7 +222,7 @@ private:
 COLLS_INLINE void run(int n, rank_task f) {
     if (n < 1)
         throw error(errc::invalid_argument,
-            message() << "colls: processes::run of " << n << " ranks: a group has at least one");
+            error_text() << "colls: processes::run of " << n << " ranks: a group has at least one");
     static_cast<void>(environment::read());  // an invalid value is reported once
     const auto shared = std::make_shared<arena>(n);
     children all;
@@ -231,7 +233,7 @@ COLLS_INLINE void run(int n, rank_task f) {
         const pid_t child = fork();
         if (child < 0)
             throw error(
-                errc::unsupported, message() << "colls: cannot fork rank " << r << ": " << system_text(errno), r);
+                errc::unsupported, error_text() << "colls: cannot fork rank " << r << ": " << system_text(errno), r);
         if (child > 0) {
             all.add(child);
             continue;

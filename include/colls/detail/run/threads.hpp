@@ -5,7 +5,7 @@
 #include <colls/communicator.hpp>
 #include <colls/detail/call/run.hpp>
 #include <colls/detail/group/failure.hpp>
-#include <colls/detail/transport/threads/group.hpp>
+#include <colls/detail/transport/threads/threads_group.hpp>
 
 #include <exception>
 #include <mutex>
@@ -39,7 +39,7 @@ private:
 
 /// Called in a handler: breaks the group, so that no rank waits for this one.
 [[gnu::cold]] inline void report_exception(communicator& comm, outcome& o) {
-    message text;
+    error_text text;
     text << "colls: rank " << comm.rank() << ": its function threw";
     bool caused_by_other = false;
     try {
@@ -57,14 +57,14 @@ private:
 
 COLLS_INLINE void run(int n, rank_task f) {
     if (n < 1)
-        throw error(
-            errc::invalid_argument, message() << "colls: threads::run of " << n << " ranks: a group has at least one");
+        throw error(errc::invalid_argument,
+            error_text() << "colls: threads::run of " << n << " ranks: a group has at least one");
     static_cast<void>(environment::read());  // an invalid value is reported here, not in a thread
     outcome how;
     const unsigned number = groups_made.fetch_add(1, std::memory_order_relaxed);
-    const auto shared = std::make_shared<group>(n, n > cores());
+    const auto shared = std::make_shared<threads_group>(n, n > cores());
     const auto rank = [&](int r) {
-        communicator comm = group::join_whole(shared, r);
+        communicator comm = threads_group::join_whole(shared, r);
         label_group(comm.context(), number);
         try {
             f(comm);
@@ -78,14 +78,14 @@ COLLS_INLINE void run(int n, rank_task f) {
         for (; started < n; ++started) others[static_cast<std::size_t>(started)] = std::thread(rank, started);
     } catch (...) {  // no more threads: the ranks that run must not wait for the others
         for (int r = started; r < n; ++r) {
-            communicator comm = group::join_whole(shared, r);
+            communicator comm = threads_group::join_whole(shared, r);
             report_exception(comm, how);
         }
     }
     if (started == n)
         rank(0);
     else
-        group::join_whole(shared, 0);
+        threads_group::join_whole(shared, 0);
     for (int r = 1; r < started; ++r) others[static_cast<std::size_t>(r)].join();
     how.rethrow();
 }

@@ -28,28 +28,28 @@ namespace detail {
     // All ranks must come to the same result: the host that is the most crowded counts.
     int cores = cores_together::plenty;
     for (const auto& [host, together] : cores_of) cores = std::min(cores, together.of_group(m.size));
-    const bool near = shared && !env.tcp;
+    const bool by_memory = shared && !env.tcp;
     const bool memory_alone = hosts == 1 && !env.tcp;
     if (env.debug != debug_level::warn && m.rank == 0)
-        say(message() << "colls: " << m.size << (m.size == 1 ? " rank on " : " ranks on ") << hosts
-                      << (hosts == 1 ? " host" : " hosts") << ", as " << source << " says: "
-                      << (memory_alone ? "shared memory"
-                             : near    ? "shared memory within hosts, between them "
-                                       : "")
-                      << (memory_alone   ? ""
-                             : env.verbs ? "RDMA"
-                                         : "TCP"));
+        say(error_text() << "colls: " << m.size << (m.size == 1 ? " rank on " : " ranks on ") << hosts
+                         << (hosts == 1 ? " host" : " hosts") << ", as " << source << " says: "
+                         << (memory_alone   ? "shared memory"
+                                : by_memory ? "shared memory within hosts, between them "
+                                            : "")
+                         << (memory_alone   ? ""
+                                : env.verbs ? "RDMA"
+                                            : "TCP"));
     const auto check = [&m] { m.line.check(); };
     if (memory_alone) return whole_group(host_memory(m.group, m.rank, here, env.timeout, check), env);
     std::shared_ptr<arena> memory;
-    if (near) {
+    if (by_memory) {
         memory = host_memory(m.group, m.rank, here, env.timeout, check);
         memory->assemble(env.timeout);
     }
-    auto way = hosts::inter_node_transport_for(env, m.rank, sites[static_cast<std::size_t>(m.rank)].at);
+    auto network = hosts::inter_node_transport_for(env, m.rank, sites[static_cast<std::size_t>(m.rank)].at);
     m.line.meet(env.timeout);  // the ranks of other hosts hear that this one's have no memory
     return hosts::group_of_all(
-        std::move(m.listening), std::move(sites), m.group, m.rank, cores, std::move(memory), std::move(way));
+        std::move(m.listening), std::move(sites), m.group, m.rank, cores, std::move(memory), std::move(network));
 }
 
 /// The group of those that have met, of which `source` said that they belong together.

@@ -22,7 +22,7 @@ constexpr extent balanced(std::size_t count, std::size_t parts, std::size_t i) {
 
 /// Throws that there is no block r of n.
 [[noreturn, gnu::cold]] inline void throw_no_block(int n, int r) {
-    message text;
+    error_text text;
     text << "colls: block_of: ";
     if (n < 1)
         text << "a buffer cannot be cut into " << n << " blocks";

@@ -19,7 +19,7 @@
 // How the process was launched is read from other variables, in launch.hpp; nothing else reads the environment.
 #pragma once
 
-#include <colls/detail/support/message.hpp>
+#include <colls/detail/support/error_text.hpp>
 #include <colls/error.hpp>
 
 #include <cstdlib>
@@ -62,16 +62,16 @@ struct environment {
             char* end = nullptr;
             e.timeout = std::strtod(v, &end);
             if (*end != '\0' || !(e.timeout > 0) || (e.timeout > 1e9 && std::strcmp(v, "inf") != 0))
-                refuse(message() << "colls: COLLS_TIMEOUT is " << v
-                                 << ", which is no number of seconds above 0, such as 2.5, nor inf: none");
+                refuse(error_text() << "colls: COLLS_TIMEOUT is " << v
+                                    << ", which is no number of seconds above 0, such as 2.5, nor inf: none");
         }
         e.schedule = variable("COLLS_SCHEDULE");
         e.trace = variable("COLLS_TRACE");
         e.reproducible = which_of("COLLS_REPRODUCIBLE", off_or_on, 0) == 1;
         e.single_copy = static_cast<single_copies>(which_of("COLLS_SINGLE_COPY", never_always_measured, 2));
-        const int way = which_of("COLLS_TRANSPORT", transports, 0);
-        e.tcp = way == 1 || way == 2;
-        e.verbs = way >= 2;
+        const int transport = which_of("COLLS_TRANSPORT", transports, 0);
+        e.tcp = transport == 1 || transport == 2;
+        e.verbs = transport >= 2;
         return e;
     }
 
@@ -82,12 +82,12 @@ private:
         if (value == nullptr) return otherwise;
         for (std::size_t i = 0; i < count; ++i)
             if (std::strcmp(value, all[i]) == 0) return static_cast<int>(i);
-        message text;
+        error_text text;
         text << "colls: " << name << " is " << value << ", which is none of:";
         for (std::size_t i = 0; i < count; ++i) text << (i > 0 ? ", " : " ") << all[i];
         refuse(text);
     }
-    [[noreturn, gnu::cold]] static void refuse(const message& why) { throw error(errc::invalid_argument, why); }
+    [[noreturn, gnu::cold]] static void refuse(const error_text& why) { throw error(errc::invalid_argument, why); }
 };
 
 }  // namespace colls::inline v1::detail

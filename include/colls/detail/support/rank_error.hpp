@@ -7,8 +7,8 @@
 namespace colls::inline v1::detail {
 
 /// Throws a rank's error: "colls: rank 3: WHY".
-[[noreturn, gnu::cold]] inline void throw_of_rank(int rank, errc code, const message& why, int peer = none) {
-    throw error(code, message() << "colls: rank " << rank << ": " << why, rank, peer);
+[[noreturn, gnu::cold]] inline void throw_of_rank(int rank, errc code, const error_text& why, int peer = none) {
+    throw error(code, error_text() << "colls: rank " << rank << ": " << why, rank, peer);
 }
 
 }  // namespace colls::inline v1::detail

@@ -99,7 +99,7 @@ struct address {
 /// "10.0.0.3:2000", "[::1]:2000".
 [[gnu::cold]] inline std::string text_of(const address& a) {
     const std::string host = host_text(a);
-    message text;
+    error_text text;
     (a.family() == AF_INET6 ? text << "[" << host << "]" : text << host) << ":" << a.port();
     return text.text();
 }
@@ -211,17 +211,17 @@ inline bool may_try_again(int error) { return error == EAGAIN || error == EWOULD
 
 /// Sends or receives (POLLOUT, POLLIN) all bytes by the deadline. Returns 0, or an errno: ETIMEDOUT at the deadline,
 /// ENODATA if the other side has closed the connection before.
-inline int move_all(int fd, short way, char* data, std::size_t bytes, double until) {
+inline int move_all(int fd, short events, char* data, std::size_t bytes, double until) {
     for (char* const end = data + bytes; data != end;) {
         const auto left = static_cast<std::size_t>(end - data);
-        const ssize_t n =
-            way == POLLIN ? ::recv(fd, data, left, MSG_DONTWAIT) : ::send(fd, data, left, MSG_NOSIGNAL | MSG_DONTWAIT);
+        const ssize_t n = events == POLLIN ? ::recv(fd, data, left, MSG_DONTWAIT)
+                                           : ::send(fd, data, left, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n == 0) return ENODATA;
         if (n > 0)
             data += n;
         else if (!may_try_again(errno))
             return errno;
-        else if (errno != EINTR && !wait_for(fd, way, until))
+        else if (errno != EINTR && !wait_for(fd, events, until))
             return ETIMEDOUT;
     }
     return 0;

@@ -18,7 +18,7 @@
 #include <cstddef>
 
 #ifndef COLLS_SEPARATE
-#include <colls/detail/support/message.hpp>
+#include <colls/detail/support/error_text.hpp>
 #include <colls/error.hpp>
 
 #include <cstdio>
@@ -53,7 +53,7 @@ void read_tuning(const char* path, tuning_file& to);
 COLLS_INLINE void read_tuning(const char* path, tuning_file& to) {
     to.path = path;
     const auto refuse = [&](int row, const char* why) {
-        message text;
+        error_text text;
         text << "colls: COLLS_TUNE: " << path;
         if (row > 0) text << ", line " << row;
         throw error(errc::invalid_argument, text << ": " << why);

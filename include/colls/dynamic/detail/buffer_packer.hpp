@@ -32,17 +32,17 @@ public:
     }
     /// Of a message.
     buffer_packer(communicator& comm, std::string_view name)
-        : e_(comm.context()), rank_(comm.rank()), ranks_(comm.size()), name_(name) {}
+        : self_(comm.context()), rank_(comm.rank()), ranks_(comm.size()), name_(name) {}
     /// The call is the variant with counts.
     void is_of_counts() { suffix_ = "_v"; }
 
-    rank_context& context() const { return e_; }
+    rank_context& context() const { return self_; }
     int rank() const { return rank_; }
-    [[noreturn]] [[gnu::cold]] void refuse(const message& why) const {
-        message text;
+    [[noreturn]] [[gnu::cold]] void refuse(const error_text& why) const {
+        error_text text;
         text << "colls: rank " << rank_ << " in " << name_ << suffix_ << ": " << why.text();
         if (!is_collective_) throw error(errc::invalid_argument, text.text(), rank_);
-        refuse_call(e_, errc::invalid_argument, text.text());
+        refuse_call(self_, errc::invalid_argument, text.text());
     }
 
     /// Where the elements of the buffer do not lie in a row, makes memory in which they do, and lets the call take
@@ -60,7 +60,7 @@ public:
             if (!parts.empty()) b.data += lies.offset() + parts[0].first;
             return;
         }
-        made.emplace(e_, b.data, std::move(lies), std::move(parts), taken);
+        made.emplace(self_, b.data, std::move(lies), std::move(parts), taken);
         b.data = made->data();
     }
 
@@ -69,13 +69,13 @@ private:
         element_sequence lies =
             b.layout ? element_sequence(*b.layout, b.count, element) : element_sequence(b.count * element);
         if (lies.broken_block() > 0)
-            refuse(message() << "the layout of the " << b.name << " has a block of " << lies.broken_block()
-                             << " bytes, which is no multiple of the " << element << " bytes of an element");
+            refuse(error_text() << "the layout of the " << b.name << " has a block of " << lies.broken_block()
+                                << " bytes, which is no multiple of the " << element << " bytes of an element");
         if (b.data == nullptr && lies.bytes() > 0)
-            refuse(message() << "the " << b.name << " of " << lies.bytes() / element << " elements is null");
+            refuse(error_text() << "the " << b.name << " of " << lies.bytes() / element << " elements is null");
         if (is_written && lies.overlaps_itself())
-            refuse(message() << "the layout of the " << b.name << " has blocks that overlap (" << b.count
-                             << " repetitions of extent " << b.layout->extent() << "): they must lie apart");
+            refuse(error_text() << "the layout of the " << b.name << " has blocks that overlap (" << b.count
+                                << " repetitions of extent " << b.layout->extent() << "): they must lie apart");
         return lies;
     }
     /// Checks blocks with displacements in a buffer that holds `held` elements, and enters those that are not empty, in
@@ -86,11 +86,11 @@ private:
         const char* const name = b.name;
         const auto n = static_cast<std::size_t>(ranks_);
         if (blocks.size() != n || blocks.displaced() != n)
-            refuse(message() << blocks.size() << " counts and " << blocks.displaced() << " displacements of the "
-                             << name << " are given, and should be " << n << " each, one for each rank");
+            refuse(error_text() << blocks.size() << " counts and " << blocks.displaced() << " displacements of the "
+                                << name << " are given, and should be " << n << " each, one for each rank");
         const std::size_t* const counts = blocks.data();
         const std::size_t* const at = blocks.displacements();
-        const auto put = [&](message& text, std::size_t r) -> message& {
+        const auto put = [&](error_text& text, std::size_t r) -> error_text& {
             return text << "elements " << at[r] << " to " << at[r] + counts[r] - 1;
         };
         std::size_t taken = 0;
@@ -98,7 +98,7 @@ private:
         for (std::size_t r = 0; r < n; ++r) {
             if (counts[r] == 0) continue;
             if (at[r] > held || counts[r] > held - at[r]) {
-                message text;
+                error_text text;
                 text << "the block of rank " << r << " is ";
                 refuse(put(text, r) << " of the " << name << ", which holds " << held);
             }
@@ -113,7 +113,7 @@ private:
         if (!is_written) return taken;
         if (const std::size_t i = first_overlap(spans); i > 0) {
             const std::size_t a = spans[i - 1].of, c = spans[i].of;
-            message text;
+            error_text text;
             text << "the blocks of ranks " << (a < c ? a : c) << " and " << (a < c ? c : a) << " overlap in the "
                  << name << ": ";
             put(text, a < c ? a : c) << ", and ";
@@ -122,7 +122,7 @@ private:
         return taken;
     }
 
-    rank_context& e_;
+    rank_context& self_;
     const int rank_, ranks_;
     const std::string_view name_;
     const char* suffix_ = "";

@@ -27,10 +27,10 @@ COLLS_INLINE data_layout data_layout::vector(std::size_t blocks, std::size_t len
 COLLS_INLINE data_layout data_layout::indexed(
     const std::size_t* offsets, std::size_t given, const std::size_t* lengths, std::size_t count, unit in) {
     if (given != count)
-        throw error(
-            errc::invalid_argument, (colls::detail::message() << "colls: a data_layout of " << given << " offsets and "
-                                                              << count << " lengths: each block has both")
-                                        .text());
+        throw error(errc::invalid_argument,
+            (colls::detail::error_text() << "colls: a data_layout of " << given << " offsets and " << count
+                                         << " lengths: each block has both")
+                .text());
     data_layout l(in);
     for (std::size_t i = 0; i < count; ++i) {
         if (lengths[i] == 0) continue;

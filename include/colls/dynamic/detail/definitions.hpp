@@ -26,8 +26,8 @@ public:
 
     void set_buffers(const dynamic::const_buffer& in, const dynamic::buffer& out) {
         if (!(in.type == out.type))
-            refuse(message() << "the input is of type " << in.type.name() << ", and the output of type "
-                             << out.type.name() << ": both must be of one type");
+            refuse(error_text() << "the input is of type " << in.type.name() << ", and the output of type "
+                                << out.type.name() << ": both must be of one type");
         detail::set_type(q_.c, out.type.size(), name_of(out.type));
         q_.c.in = static_cast<const std::byte*>(in.data);
         q_.in_count = in.count;
@@ -41,7 +41,7 @@ public:
     template <bool keeps>
     void set_operator(const dynamic::reduction& op) {
         if (op.code() == dynamic::op::function) {
-            if (op.function_ == nullptr) refuse(message() << "the vector function is null");
+            if (op.function_ == nullptr) refuse(error_text() << "the vector function is null");
             function_ = {op.function_, op.context_, type_.size(), op.commutative_};
             detail::set_operator(q_.c, function_tables[op.commutative_], *op.name_);
             return set_operator_value<keeps>(q_, function_);
@@ -49,10 +49,10 @@ public:
         const auto code = static_cast<std::size_t>(type_.code());
         const op_table* const table = known_types[code].table(op.code(), op.by_integer_);
         if (table == nullptr)
-            refuse(message() << "the operator " << op.name() << " does not take elements of type " << type_.name());
+            refuse(error_text() << "the operator " << op.name() << " does not take elements of type " << type_.name());
         if (table->finish != nullptr && is_scan(q_.c.what))
-            refuse(message() << "a scan has no use for " << op.name()
-                             << ": the ranks' results are of different numbers of contributions");
+            refuse(error_text() << "a scan has no use for " << op.name()
+                                << ": the ranks' results are of different numbers of contributions");
         detail::set_operator(q_.c, *table, name_of(op));
         bytes_ = type_.size();
         if (op.code() != dynamic::op::premul_sum)
@@ -118,7 +118,7 @@ public:
         dynamic::element_type t = dynamic::type::bytes;
         if (k == 1) return t;
         t.bytes_ = k;
-        t.name_ = kept_name((message() << "std::array<std::byte, " << k << ">").text());
+        t.name_ = kept_name((error_text() << "std::array<std::byte, " << k << ">").text());
         return t;
     }
     static dynamic::reduction function_of(
@@ -132,7 +132,7 @@ public:
     }
 
 private:
-    [[noreturn]] void refuse(const message& why) const { packer_.refuse(why); }
+    [[noreturn]] void refuse(const error_text& why) const { packer_.refuse(why); }
     /// A gather, scatter or all_to_all with counts goes by `direct`: ranks between would not know how much they pass
     /// on.
     bool goes_direct() const {
@@ -140,11 +140,11 @@ private:
     }
     void set_schedule() {
         if (how_.given != nullptr && !how_.schedule.empty())
-            refuse(message() << "a schedule and the name " << how_.schedule << " are given: give one of them");
+            refuse(error_text() << "a schedule and the name " << how_.schedule << " are given: give one of them");
         if (how_.given != nullptr) {
             if (how_.given->implements != q_.c.what)
-                refuse(message() << "the schedule " << how_.given->name() << " implements "
-                                 << v1::name_of(how_.given->implements));
+                refuse(error_text() << "the schedule " << how_.given->name() << " implements "
+                                    << v1::name_of(how_.given->implements));
             if (goes_direct() && how_.given->type() != direct_candidate().schedule.type()) refuse_indirect();
             q_.how.given = how_.given;
         } else if (!how_.schedule.empty() || goes_direct()) {
@@ -162,14 +162,15 @@ private:
     const candidate& direct_candidate() const { return *named_candidate(q_.c.what, "direct"); }
     const candidate& candidate_of_name() const {
         if (const candidate* const c = named_candidate(q_.c.what, how_.schedule)) return *c;
-        message text;
+        error_text text;
         text << "there is no schedule of the name " << how_.schedule << " for it; the names are";
         const candidates all = list_of_candidates(q_.c.what)();
         for (int i = 0; i < all.count; ++i) text << (i > 0 ? ", " : " ") << all.first[i].name;
         refuse(text);
     }
     [[noreturn]] void refuse_indirect() const {
-        refuse(message() << "it goes straight from rank to rank (direct), since ranks between would not know how much "
+        refuse(
+            error_text() << "it goes straight from rank to rank (direct), since ranks between would not know how much "
                             "they pass on: give no other schedule");
     }
 

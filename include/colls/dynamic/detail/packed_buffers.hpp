@@ -21,13 +21,13 @@ struct sequence_part {
 class packed_buffer {
 public:
     packed_buffer(
-        rank_context& e, std::byte* user, element_sequence&& lies, list<sequence_part>&& parts, std::size_t bytes)
-        : e_(e), user_(user), lies_(std::move(lies)), parts_(std::move(parts)), kept_(bytes) {
-        packed_ = take_kept(e, kept_);
+        rank_context& self, std::byte* user, element_sequence&& lies, list<sequence_part>&& parts, std::size_t bytes)
+        : self_(self), user_(user), lies_(std::move(lies)), parts_(std::move(parts)), kept_(bytes) {
+        packed_ = take_kept(self, kept_);
     }
     packed_buffer(const packed_buffer&) = delete;
     packed_buffer& operator=(const packed_buffer&) = delete;
-    ~packed_buffer() { give_kept(e_, packed_, kept_); }
+    ~packed_buffer() { give_kept(self_, packed_, kept_); }
 
     std::byte* data() { return packed_; }
     void pack() { copy<true>(); }
@@ -42,7 +42,7 @@ private:
             at += part.bytes;
         }
     }
-    rank_context& e_;
+    rank_context& self_;
     std::byte* user_;
     element_sequence lies_;
     list<sequence_part> parts_;

@@ -6,7 +6,7 @@
 #include <colls/detail/run/one_host.hpp>
 #include <colls/detail/support/cores.hpp>
 #include <colls/mpi/detail/beside.hpp>
-#include <colls/mpi/detail/group.hpp>
+#include <colls/mpi/detail/mpi_group.hpp>
 #include <colls/transports/mpi.hpp>
 
 namespace colls::inline v1::mpi {
@@ -41,11 +41,11 @@ inline colls::detail::cores_together cores_of(MPI_Comm host, int rank) {
 }
 
 COLLS_INLINE communicator beside(communicator& first, int number) {
-    const colls::detail::rank_context& e = first.context();
-    const auto* const own = dynamic_cast<const group*>(e.backend->by_messages());
+    const colls::detail::rank_context& self = first.context();
+    const auto* const own = dynamic_cast<const mpi_group*>(self.backend->by_messages());
     if (own == nullptr || !own->has_tags_beside(number)) return {};
-    communicator joined = extend::join(own->beside(number, e.crowded), e.rank, e.size);
-    colls::detail::put_label(joined.context(), colls::detail::message() << e.label << "+" << number);
+    communicator joined = extend::join(own->beside(number, self.crowded), self.rank, self.size);
+    colls::detail::put_label(joined.context(), colls::detail::error_text() << self.label << "+" << number);
     return joined;
 }
 
@@ -79,8 +79,8 @@ COLLS_INLINE communicator communicator_of(MPI_Comm users, const options& how) {
     check(PMPI_Comm_rank(users, &rank), "MPI_Comm_rank", none);
     int size = 1;
     check(PMPI_Comm_size(users, &size), "MPI_Comm_size", rank);
-    exchange way(users, rank);
-    if (communicator comm = colls::detail::group_of_one_host(rank, size, way, how.shared_memory); comm.size() > 0) {
+    exchange members(users, rank);
+    if (communicator comm = colls::detail::group_of_one_host(rank, size, members, how.shared_memory); comm.size() > 0) {
         comm.context().hook = &make_progress;
         if (!how.alone) colls::detail::join_groups_of_thread(comm.context());
         return comm;
@@ -102,7 +102,7 @@ COLLS_INLINE communicator communicator_of(MPI_Comm users, const options& how) {
     check(PMPI_Allreduce(&cores, &fewest, 1, MPI_INT, MPI_MIN, own), "MPI_Allreduce", rank);
     unsigned number = colls::detail::groups_made.fetch_add(1, std::memory_order_relaxed);
     check(PMPI_Bcast(&number, sizeof number, MPI_BYTE, 0, own), "MPI_Bcast", rank);
-    communicator comm = extend::join(group::member_of(context, machine{2e-6, 2e-10, 1.5e-10, fewest},
+    communicator comm = extend::join(mpi_group::member_of(context, machine{2e-6, 2e-10, 1.5e-10, fewest},
                                          fewest < colls::detail::cores_together::plenty, how.alone),
         context->rank(), context->size());
     colls::detail::label_group(comm.context(), number);

@@ -63,11 +63,11 @@ inline void unpack(const packing& p, const std::byte* packed, std::byte* local) 
 }
 
 [[noreturn, gnu::cold]] inline void refuse_shapes(const layout& from, const layout& to) {
-    throw error(
-        errc::invalid_argument, (message() << "colls: redistribute: the layouts are of matrices of " << from.rows.extent
-                                           << " x " << from.columns.extent << " and " << to.rows.extent << " x "
-                                           << to.columns.extent << " elements, and must be of one shape")
-                                    .text());
+    throw error(errc::invalid_argument,
+        (error_text() << "colls: redistribute: the layouts are of matrices of " << from.rows.extent << " x "
+                      << from.columns.extent << " and " << to.rows.extent << " x " << to.columns.extent
+                      << " elements, and must be of one shape")
+            .text());
 }
 
 inline std::uint64_t hash_of(std::uint64_t h, const partition& p) {
@@ -87,10 +87,10 @@ inline void describe_redistribution(request& q, const transfer_table& t, int ran
     for (const layout* l : {&t.from, &t.to})
         if (l->group_size() > size)
             throw error(errc::invalid_argument,
-                (message() << "colls: rank " << rank << " in redistribute: the layout of the "
-                           << (l == &t.from ? "input" : "output") << " has ranks " << l->first << " to "
-                           << l->group_size() - 1 << ", and this group has " << size
-                           << (size == 1 ? " rank" : " ranks"))
+                (error_text() << "colls: rank " << rank << " in redistribute: the layout of the "
+                              << (l == &t.from ? "input" : "output") << " has ranks " << l->first << " to "
+                              << l->group_size() - 1 << ", and this group has " << size
+                              << (size == 1 ? " rank" : " ranks"))
                     .text(),
                 rank);
     q.c.what = collective::redistribute;

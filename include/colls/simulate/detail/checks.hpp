@@ -11,12 +11,12 @@
 
 namespace colls::inline v1::detail {
 
-[[noreturn, gnu::cold]] inline void refuse_topology(const message& why) {
-    message text;
+[[noreturn, gnu::cold]] inline void refuse_topology(const error_text& why) {
+    error_text text;
     throw error(errc::invalid_argument, (text << "colls: topology: " << why.text()).text());
 }
 [[gnu::cold]] inline void check_link(double latency, double bandwidth, std::size_t number) {
-    message text;
+    error_text text;
     if (!(latency >= 0 && std::isfinite(latency)))
         refuse_topology(text << "link " << number << " has the latency " << latency << "; it is not negative");
     if (!(bandwidth > 0 && std::isfinite(bandwidth)))
@@ -25,7 +25,7 @@ namespace colls::inline v1::detail {
 /// a · b, which must be the number of something.
 inline int product(int a, int b, const char* of) {
     const long long both = static_cast<long long>(a) * b;
-    message text;
+    error_text text;
     if (a < 1 || b < 1) refuse_topology(text << "the number of " << of << " is not positive");
     if (both > (1 << 28)) refuse_topology(text << "there are more than " << (1 << 28) << " " << of);
     return static_cast<int>(both);

@@ -15,13 +15,13 @@
 
 namespace colls::inline v1::detail {
 
-/// The nodes of a network, and for each rank the best way to it from each node.
+/// The nodes of a network, and for each rank the best route to it from each node.
 class shortest_routes {
 public:
     shortest_routes(int ranks, const std::vector<simulation::cable>& cables) {
         int last = ranks - 1;
         for (const simulation::cable& c : cables) {
-            message text;
+            error_text text;
             if (c.from < 0 || c.to < 0 || c.from == c.to || std::max(c.from, c.to) == far)
                 refuse_topology(text << "a cable joins two different nodes, not " << c.from << " and " << c.to);
             last = std::max({last, c.from, c.to});
@@ -39,10 +39,10 @@ public:
             add(c.from, c.to, c.each);
             if (c.both_ways) add(c.to, c.from, c.each);
         }
-        for (int to = 0; to < ranks; ++to) ways_.push_back(ways_to(to, into));
+        for (int to = 0; to < ranks; ++to) routes_.push_back(routes_to(to, into));
         for (int to = 0; to < ranks; ++to)
             for (int from = 0; from < ranks; ++from) {
-                message text;
+                error_text text;
                 if (at(from, to).links == far)
                     refuse_topology(text << "rank " << from << " has no route to rank " << to);
             }
@@ -50,12 +50,12 @@ public:
 
     const std::vector<simulation::link>& links() const { return links_; }
 
-    void append(int from, int to, std::vector<int>& route) const {
+    void append(int from, int to, std::vector<int>& links) const {
         const std::uint64_t pair = hash_of_pair(from, to);
         for (int node = from; node != to;) {
-            const way& left = at(node, to);
+            const route& left = at(node, to);
             const auto good = [&](const exit& e) {
-                const way& then = at(e.to, to);
+                const route& then = at(e.to, to);
                 return then.links + 1 == left.links && std::min(then.narrowest, bandwidth(e)) == left.narrowest;
             };
             const std::vector<exit>& exits = out_[static_cast<std::size_t>(node)];
@@ -63,7 +63,7 @@ public:
             std::uint64_t skip = (hash_mix(pair, static_cast<std::uint64_t>(node)) >> 8) % equal;
             const auto taken =
                 std::find_if(exits.begin(), exits.end(), [&](const exit& e) { return good(e) && skip-- == 0; });
-            route.push_back(taken->link);
+            links.push_back(taken->link);
             node = taken->to;
         }
     }
@@ -73,27 +73,27 @@ private:
         int to, link;
     };
     /// From a node to a rank, by the best route.
-    struct way {
+    struct route {
         int links = far;
         float narrowest = 0;  ///< the least bandwidth on it
     };
     static constexpr int far = std::numeric_limits<int>::max();
 
-    const way& at(int from, int to) const {
-        return ways_[static_cast<std::size_t>(to)][static_cast<std::size_t>(from)];
+    const route& at(int from, int to) const {
+        return routes_[static_cast<std::size_t>(to)][static_cast<std::size_t>(from)];
     }
     float bandwidth(const exit& e) const {
         return static_cast<float>(links_[static_cast<std::size_t>(e.link)].bandwidth);
     }
     /// From each node, by a search backwards. A node is searched from when all that are nearer have been.
-    std::vector<way> ways_to(int to, const std::vector<std::vector<exit>>& into) const {
-        std::vector<way> found(out_.size());
+    std::vector<route> routes_to(int to, const std::vector<std::vector<exit>>& into) const {
+        std::vector<route> found(out_.size());
         std::vector<int> reached{to};
         found[static_cast<std::size_t>(to)] = {0, std::numeric_limits<float>::infinity()};
         for (std::size_t i = 0; i < reached.size(); ++i) {
-            const way here = found[static_cast<std::size_t>(reached[i])];
+            const route here = found[static_cast<std::size_t>(reached[i])];
             for (const exit& before : into[static_cast<std::size_t>(reached[i])]) {
-                way& there = found[static_cast<std::size_t>(before.to)];
+                route& there = found[static_cast<std::size_t>(before.to)];
                 if (there.links == far) {
                     there.links = here.links + 1;
                     reached.push_back(before.to);
@@ -106,8 +106,8 @@ private:
     }
 
     std::vector<simulation::link> links_;
-    std::vector<std::vector<exit>> out_;  // by node
-    std::vector<std::vector<way>> ways_;  // by destination, then by node
+    std::vector<std::vector<exit>> out_;      // by node
+    std::vector<std::vector<route>> routes_;  // by destination, then by node
 };
 
 }  // namespace colls::inline v1::detail

@@ -101,7 +101,7 @@ private:
         transfers_.begin(from, to, bytes, std::max(at(from).ready, at(to).ready));
     }
     [[noreturn]] void unmatched(int r) {
-        message text;
+        error_text text;
         text << "colls: simulate: rank " << r << " waits in round " << at(r).round
              << " for a transfer that no other rank makes";
         throw error(errc::wrong_schedule, text.text(), r, none, at(r).round);
@@ -169,7 +169,7 @@ inline simulation::outcome played_buffered(const schedule_reader& s, int n, cons
 
 inline simulation::outcome played(
     const schedule_reader& s, int n, const simulation::topology& t, double bytes, const simulation::options& o) {
-    message text;
+    error_text text;
     text << "colls: simulate: ";
     if (n < 1 || n > t.ranks())
         text << n << " ranks do not fit on a topology of " << t.ranks();

@@ -145,7 +145,7 @@ private:
     }
     static bool is_peer(int r, int peer) { return peer != none && peer != r; }
     [[noreturn]] void unmatched(int r, int round) {
-        message text;
+        error_text text;
         text << "colls: simulate: rank " << r << " waits in round " << round
              << " for a transfer that no other rank makes";
         throw error(errc::wrong_schedule, text.text(), r, none, round);

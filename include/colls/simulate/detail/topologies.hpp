@@ -15,7 +15,7 @@ namespace colls::inline v1::simulation {
 
 inline topology::topology(int ranks, std::vector<link> links, router routes)
     : ranks_(ranks), links_(std::move(links)), routes_(std::move(routes)) {
-    detail::message text;
+    detail::error_text text;
     if (ranks < 1) detail::refuse_topology(text << "there is 1 rank or more, not " << ranks);
     if (!routes_) detail::refuse_topology(text << "there is no router");
     for (std::size_t i = 0; i < links_.size(); ++i) detail::check_link(links_[i].latency, links_[i].bandwidth, i);
@@ -27,7 +27,7 @@ inline void topology::route(int from, int to, std::vector<int>& into) const {
 inline topology topology::placed(std::vector<int> places) const {
     std::vector<bool> taken(static_cast<std::size_t>(ranks_));
     for (const int p : places) {
-        detail::message text;
+        detail::error_text text;
         if (p < 0 || p >= ranks_ || taken[static_cast<std::size_t>(p)])
             detail::refuse_topology(text << "place " << p << " is taken twice, or is none of the " << ranks_);
         taken[static_cast<std::size_t>(p)] = true;
@@ -120,7 +120,7 @@ inline topology torus(const std::vector<int>& sides, link each) {
 inline topology dragonfly(const dragonfly_shape& shape) {
     const int all_routers = detail::product(shape.groups, shape.routers, "routers"),
               ranks = detail::product(all_routers, shape.ranks, "ranks");
-    detail::message text;
+    detail::error_text text;
     if (shape.groups > 1 && detail::product(shape.routers, shape.global, "global links") < shape.groups - 1)
         detail::refuse_topology(text << "a dragonfly of " << shape.groups << " groups needs routers * global of "
                                      << shape.groups - 1 << " or more");

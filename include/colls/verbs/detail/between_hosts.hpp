@@ -2,7 +2,7 @@
 // IWYU pragma: private, include <colls/transports/verbs.hpp>
 #pragma once
 
-#include <colls/detail/transport/hosts/group.hpp>
+#include <colls/detail/transport/hosts/hosts_group.hpp>
 #include <colls/verbs/detail/device.hpp>
 #include <colls/verbs/detail/verbs_transport.hpp>
 
@@ -63,7 +63,8 @@ inline const bool installed = [] {
             return std::make_shared<verbs_between_hosts>(own);
         } catch (const error& e) {
             throw error(e.code(),
-                (colls::detail::message() << "colls: rank " << rank << ": " << colls::detail::quoted(e.what())).text(),
+                (colls::detail::error_text() << "colls: rank " << rank << ": " << colls::detail::quoted(e.what()))
+                    .text(),
                 rank);
         }
     };

@@ -109,14 +109,14 @@ public:
     bool room(std::uint64_t requests) const { return next_ - done_ + requests <= limits_.requests; }
     /// Appends to the chain a write to that offset of the peer's block, with an immediate; the caller adds the pieces.
     /// A reference is valid until the next call.
-    request& add(std::size_t far_offset, write_kind what, std::uint64_t count, bool inlined);
-    void add_piece(request& r, const std::byte* at, std::uint32_t bytes, std::uint32_t key) {
+    write_request& add(std::size_t far_offset, write_kind what, std::uint64_t count, bool inlined);
+    void add_piece(write_request& r, const std::byte* at, std::uint32_t bytes, std::uint32_t key) {
         pieces_.push_back({at, bytes, key});
         ++r.count;
     }
     /// The last request of the chain.
-    request& latest() { return chain_.back(); }
-    void signal(request& r) {
+    write_request& latest() { return chain_.back(); }
+    void signal(write_request& r) {
         r.signalled = true;
         signalled_ = r.id + 1;
     }
@@ -201,7 +201,7 @@ private:
     std::uint64_t far_base_ = 0;
     std::uint32_t far_key_ = 0;
 
-    std::vector<request> chain_;
+    std::vector<write_request> chain_;
     std::vector<gather> pieces_;
     std::uint64_t next_ = 0, posted_ = 0, done_ = 0;  // requests
     // The number behind the last request that is signalled, and that reads a caller's memory.
@@ -277,10 +277,10 @@ inline void connection::fail(const char* what, const char* status, bool certain)
         std::snprintf(why_, sizeof why_, "%s", what);
 }
 
-inline request& connection::add(std::size_t far_offset, write_kind what, std::uint64_t count, bool inlined) {
+inline write_request& connection::add(std::size_t far_offset, write_kind what, std::uint64_t count, bool inlined) {
     chain_.push_back({next_++, far_base_ + far_offset, far_key_, static_cast<std::uint32_t>(pieces_.size()), 0,
         immediate_of(what, count), true, false, inlined});
-    request& r = chain_.back();
+    write_request& r = chain_.back();
     if (next_ - signalled_ >= limits_.requests / 2) signal(r);  // else the queue would never be known to have room
     return r;
 }
@@ -295,7 +295,7 @@ inline void connection::add_counters(bool signalled) {
     std::atomic_ref(words[0]).store(c.slots, std::memory_order_release);
     std::atomic_ref(words[1]).store(c.notices, std::memory_order_release);
     std::atomic_ref(words[2]).store(c.messages, std::memory_order_release);
-    request& r = add(own_.layout.counters_at(), write_kind::notice, 0, sizeof c <= limits_.inlined);
+    write_request& r = add(own_.layout.counters_at(), write_kind::notice, 0, sizeof c <= limits_.inlined);
     r.announces = false;
     add_piece(r, at, sizeof c, memory_.local);
     if (signalled) signal(r);

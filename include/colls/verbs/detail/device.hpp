@@ -60,10 +60,11 @@ public:
         ibv_mr* const mr = ibv_reg_dmabuf_mr(opened_->domain, offset, bytes, reinterpret_cast<std::uintptr_t>(at), file,
             IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
         if (mr == nullptr)
-            throw error(errc::unsupported,
-                (message() << "colls: " << name() << " cannot register " << bytes << " bytes of a dma-buf: "
-                           << std::strerror(errno) << "; kernel, driver and device must support dma-buf memory regions")
-                    .text());
+            throw error(
+                errc::unsupported, (error_text() << "colls: " << name() << " cannot register " << bytes
+                                                 << " bytes of a dma-buf: " << std::strerror(errno)
+                                                 << "; kernel, driver and device must support dma-buf memory regions")
+                                       .text());
         return {at, bytes, mr->lkey, mr->rkey, mr, true};
     }
     void drop(const region& r) noexcept override { ibv_dereg_mr(static_cast<ibv_mr*>(r.handle)); }
@@ -91,10 +92,10 @@ private:
         const char* const value = variable(name);
         return value ? number(name, value, least, most) : none;
     }
-    [[noreturn]] static void fail(const message& text) { throw error(errc::unsupported, text.text()); }
+    [[noreturn]] static void fail(const error_text& text) { throw error(errc::unsupported, text.text()); }
 
     [[noreturn, gnu::cold]] void refuse(int code, std::size_t bytes) const {
-        message text;
+        error_text text;
         text << "colls: " << name() << " cannot register " << bytes << " bytes of memory: " << std::strerror(code);
         rlimit limit{};
         const bool limited = getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
@@ -119,9 +120,9 @@ private:
             if (all) ibv_free_device_list(all);
         });
         if (all == nullptr || count == 0)
-            fail(message() << "colls: no RDMA device"
-                           << (all == nullptr ? std::string(": ") + std::strerror(errno) : std::string()).c_str()
-                           << "; is its driver loaded (`rdma link`), and does this process see /dev/infiniband?");
+            fail(error_text() << "colls: no RDMA device"
+                              << (all == nullptr ? std::string(": ") + std::strerror(errno) : std::string()).c_str()
+                              << "; is its driver loaded (`rdma link`), and does this process see /dev/infiniband?");
         std::string seen;
         int best = 0;
         for (int d = 0; d < count; ++d) {
@@ -179,7 +180,7 @@ private:
             if (!kept) ibv_close_device(context);
         }
         if (opened_->context == nullptr) {
-            message text;
+            error_text text;
             text << "colls: no active port of an RDMA device";
             if (wanted_device_ || wanted_port_ != none || wanted_gid_ != none)
                 text << " that COLLS_VERBS_DEVICE, COLLS_VERBS_PORT and COLLS_VERBS_GID allow";
@@ -189,8 +190,8 @@ private:
         if (ibv_query_gid(opened_->context, static_cast<std::uint8_t>(port_), gid_index_, &gid_) != 0) gid_ = {};
         opened_->domain = ibv_alloc_pd(opened_->context);
         if (opened_->domain == nullptr)
-            fail(message() << "colls: " << name()
-                           << " has no protection domain for this process: " << std::strerror(errno));
+            fail(error_text() << "colls: " << name()
+                              << " has no protection domain for this process: " << std::strerror(errno));
     }
 
     // Index of the address by which others are to reach the port, or none. `worth`: 4 the rank's TCP address, 3 another
@@ -335,14 +336,14 @@ public:
                 IBV_QP_MAX_QP_RD_ATOMIC);
         return code == 0 ? nullptr : std::strerror(code);
     }
-    const char* post(const request* chain, int count, const gather* gathers) override {
+    const char* post(const write_request* chain, int count, const gather* gathers) override {
         requests_.resize(static_cast<std::size_t>(count));
         std::size_t pieces = 0;
         for (int i = 0; i < count; ++i) pieces += chain[i].count;
         pieces_.clear();
         pieces_.reserve(pieces);  // the requests point into it
         for (int i = 0; i < count; ++i) {
-            const request& r = chain[i];
+            const write_request& r = chain[i];
             ibv_send_wr& w = requests_[static_cast<std::size_t>(i)];
             w = {};
             w.wr_id = r.id;
@@ -401,7 +402,7 @@ private:
     };
     static_assert(sizeof(queue_pair_address) <= sizeof(queue_name));
     [[noreturn]] void give_up(const char* what) {
-        message text;
+        error_text text;
         text << "colls: " << of_.name() << " has no " << what << " for this process" << ": " << std::strerror(errno);
         if (errno == ENOMEM)
             text << "; this process may hold too little memory in place (raise `ulimit -l`), or the device has no more "

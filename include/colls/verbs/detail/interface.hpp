@@ -36,7 +36,7 @@ struct gather {
 };
 
 /// One RDMA write of a chain.
-struct request {
+struct write_request {
     std::uint64_t id;            ///< its number on its queue pair, from 0
     std::uint64_t to;            ///< address in the peer's memory
     std::uint32_t remote;        ///< key of the peer's memory
@@ -82,7 +82,7 @@ public:
     virtual queue_name name() const = 0;
     virtual const char* connect(const queue_name& peer) = 0;
     /// Posts `count` requests, with one doorbell. `gathers`: the pieces that their `first` and `count` refer to.
-    virtual const char* post(const request* chain, int count, const gather* gathers) = 0;
+    virtual const char* post(const write_request* chain, int count, const gather* gathers) = 0;
     /// Posts `count` receives.
     virtual const char* receive(int count) = 0;
     /// Writes at most `most` completions to `into`, and returns how many.

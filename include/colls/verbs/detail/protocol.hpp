@@ -65,7 +65,7 @@ struct message_header {
 static_assert(sizeof(message_header) == 64);
 
 /// Registered memory of the receiver's, in which a message is to land.
-struct place {
+struct remote_region {
     std::uint64_t at, bytes;
     std::uint32_t key, unused;
 };
@@ -82,10 +82,10 @@ struct placement_notice {
     message_header what;
     notice_kind kind;
     std::uint32_t unused[3];
-    place places[most_places];
+    remote_region places[most_places];
     /// Bytes of it that are written.
     std::uint32_t bytes() const {
-        return static_cast<std::uint32_t>(offsetof(placement_notice, places) + what.entries * sizeof(place));
+        return static_cast<std::uint32_t>(offsetof(placement_notice, places) + what.entries * sizeof(remote_region));
     }
 };
 

@@ -131,7 +131,8 @@ inline void receiver::write_notices() {
         n.what.returned = from_.tell_taken();
         const std::size_t at = own_.layout.notice_at(from_.notices_written());
         std::memcpy(from_.outbound(at), &n, n.bytes());
-        request& r = from_.add(at, write_kind::notice, from_.notices_written(), n.bytes() <= from_.limits().inlined);
+        write_request& r =
+            from_.add(at, write_kind::notice, from_.notices_written(), n.bytes() <= from_.limits().inlined);
         from_.add_piece(r, from_.outbound(at), n.bytes(), from_.local_key());
         from_.notice_written();
     }

@@ -215,7 +215,7 @@ inline void sender::write_slot(const message& m, std::uint32_t bytes) {
     std::size_t i = 0;
     std::uint32_t used = 0;  // of from[i]
     for (std::size_t done = 0; done < whole;) {
-        request& r = to_.add(at + done, write_kind::slot, to_.slots_written(), inlined);
+        write_request& r = to_.add(at + done, write_kind::slot, to_.slots_written(), inlined);
         const std::size_t most = static_cast<std::size_t>(std::min<std::uint64_t>(whole - done, to_.limits().bytes));
         for (std::size_t taken = 0; taken < most;) {
             const auto part = static_cast<std::uint32_t>(std::min<std::size_t>(from[i].bytes - used, most - taken));
@@ -242,8 +242,8 @@ inline bool sender::write_direct(const message& m, const placement_notice& where
         std::uint64_t skip = in_requests_;
         std::uint32_t k = 0;
         for (; skip >= where.places[k].bytes; ++k) skip -= where.places[k].bytes;
-        const place& to = where.places[k];
-        request& r = to_.add(0, write_kind::direct, lowered_, false);
+        const remote_region& to = where.places[k];
+        write_request& r = to_.add(0, write_kind::direct, lowered_, false);
         r.to = to.at + skip;
         r.remote = to.key;
         const std::uint64_t most = std::min(to.bytes - skip, to_.limits().bytes);

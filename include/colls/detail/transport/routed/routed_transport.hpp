@@ -1,5 +1,5 @@
-// One transport made of two: `near` reaches the ranks of this host through memory, `far` reaches the others over the
-// network.
+// One transport made of two: `host` reaches the ranks of this host through memory, `network` reaches the others over
+// the network.
 //
 // Each peer is reached by one of them, always the same, so the numbers of messages are those of that transport. Control
 // messages of a peer count on either; only `leave` must come on the transport of the peer's messages, since it is
@@ -19,30 +19,30 @@ namespace colls::inline v1::detail {
 
 class routed_transport final : public message_transport {
 public:
-    /// `near_ranks` has for each rank of the group its number on `near`, or `none` if `far` reaches it. Numbers on
-    /// `far` are those of the group. `rank` is this rank, which is on both. Throws std::bad_alloc.
-    routed_transport(int rank, const std::vector<int>& near_ranks, std::unique_ptr<message_transport> near,
-        std::unique_ptr<message_transport> far)
-        : routes_(near_ranks.size()),
-          near_(*this, std::move(near), near_ranks.size()),
-          far_(*this, std::move(far), near_ranks.size()) {
-        for (std::size_t r = 0; r < near_ranks.size(); ++r) {
-            const bool is_near = near_ranks[r] != none;
-            side& s = is_near ? near_ : far_;
+    /// `host_numbers` has for each rank of the group its number on `host`, or `none` if `network` reaches it. Numbers
+    /// on `network` are those of the group. `rank` is this rank, which is on both. Throws std::bad_alloc.
+    routed_transport(int rank, const std::vector<int>& host_numbers, std::unique_ptr<message_transport> host,
+        std::unique_ptr<message_transport> network)
+        : routes_(host_numbers.size()),
+          host_(*this, std::move(host), host_numbers.size()),
+          network_(*this, std::move(network), host_numbers.size()) {
+        for (std::size_t r = 0; r < host_numbers.size(); ++r) {
+            const bool on_host = host_numbers[r] != none;
+            side& s = on_host ? host_ : network_;
             routes_[r].on = &s;
-            routes_[r].number = is_near ? near_ranks[r] : static_cast<int>(r);
+            routes_[r].number = on_host ? host_numbers[r] : static_cast<int>(r);
             s.peers += static_cast<int>(r) != rank;
-            if (is_near) near_.ranks[static_cast<std::size_t>(near_ranks[r])] = static_cast<int>(r);
-            far_.ranks[r] = static_cast<int>(r);
+            if (on_host) host_.ranks[static_cast<std::size_t>(host_numbers[r])] = static_cast<int>(r);
+            network_.ranks[r] = static_cast<int>(r);
         }
     }
     routed_transport(const routed_transport&) = delete;
     routed_transport& operator=(const routed_transport&) = delete;
     /// Ends its transports one after the other, so it takes at most twice `linger`.
     ~routed_transport() override {
-        near_.transport->linger = far_.transport->linger = linger;
-        near_.transport.reset();
-        far_.transport.reset();
+        host_.transport->linger = network_.transport->linger = linger;
+        host_.transport.reset();
+        network_.transport.reset();
     }
 
     std::uint64_t send(int peer, const message_label& label, const piece* pieces, int count) override {
@@ -57,14 +57,14 @@ public:
         r.receives = number + 1;
         return number;
     }
-    void flush() override { far_.transport->flush(); }  // `near` keeps nothing back
+    void flush() override { network_.transport->flush(); }  // `host` keeps nothing back
     void request_completion(int peer) override { at(peer).on->transport->request_completion(at(peer).number); }
     std::uint64_t sent(int peer) const override { return at(peer).on->transport->sent(at(peer).number); }
     std::uint64_t received(int peer) const override { return at(peer).on->transport->received(at(peer).number); }
-    bool offloads() const override { return far_.transport->offloads(); }
+    bool offloads() const override { return network_.transport->offloads(); }
     void abandon() override {
         abandoned_ = true;
-        for (side* s : {&near_, &far_}) {
+        for (side* s : {&host_, &network_}) {
             s->transport->abandon();
             while (!s->busy.empty()) unschedule(*s, 0);
         }
@@ -74,25 +74,26 @@ public:
         return at(peer).on->transport->tell(at(peer).number, what);
     }
     void tell_all(const control_message& what) override {
-        near_.transport->tell_all(what);
-        far_.transport->tell_all(what);
+        host_.transport->tell_all(what);
+        network_.transport->tell_all(what);
     }
 
-    /// While messages are expected from ranks of this host only, `far` makes progress less often: it costs as much as a
-    /// small message.
+    /// While messages are expected from ranks of this host only, `network` makes progress less often: it costs as much
+    /// as a small message.
     void progress() override {
-        if (near_.peers > 0) progress(near_);
-        if (far_.peers > 0 && (near_.busy.empty() || !far_.busy.empty() || ++calls_ % 16 == 0)) progress(far_);
+        if (host_.peers > 0) progress(host_);
+        if (network_.peers > 0 && (host_.busy.empty() || !network_.busy.empty() || ++calls_ % 16 == 0))
+            progress(network_);
     }
     /// No event wakes a rank for both transports. Where both have peers, this yields at first, and then sleeps on
-    /// `far`: for 50 us at most while something is to come on `near`, and for a millisecond otherwise.
+    /// `network`: for 50 us at most while something is to come on `host`, and for a millisecond otherwise.
     void idle(double seconds) override {
-        if (near_.peers == 0) return far_.transport->idle(seconds);
-        if (far_.peers == 0) return near_.transport->idle(seconds);
-        if (near_.busy.empty()) return far_.transport->idle(std::min(seconds, 1e-3));
-        if (++idle_calls_ > 32) return far_.transport->idle(std::min(seconds, 50e-6));
-        near_.transport->idle(std::min(seconds, 10e-6));
-        if (!far_.busy.empty()) far_.transport->idle(0);
+        if (host_.peers == 0) return network_.transport->idle(seconds);
+        if (network_.peers == 0) return host_.transport->idle(seconds);
+        if (host_.busy.empty()) return network_.transport->idle(std::min(seconds, 1e-3));
+        if (++idle_calls_ > 32) return network_.transport->idle(std::min(seconds, 50e-6));
+        host_.transport->idle(std::min(seconds, 10e-6));
+        if (!network_.busy.empty()) network_.transport->idle(0);
     }
 
 private:
@@ -177,7 +178,7 @@ private:
     }
 
     std::vector<route> routes_;  // by rank
-    side near_, far_;
+    side host_, network_;
     bool abandoned_ = false;
     unsigned calls_ = 0;       // of `progress`
     unsigned idle_calls_ = 0;  // since something last arrived

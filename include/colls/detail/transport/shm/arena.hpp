@@ -260,7 +260,7 @@ private:
         }
     }
     [[noreturn]] void fail_to_assemble(int r, bool reported) const {
-        message text;
+        error_text text;
         text << "colls: rank " << rank_ << ": ";
         const poison_state& p = whole().poison();
         if (reported) {
@@ -334,7 +334,7 @@ private:
         return (bytes_ - head_bytes - control_bytes(ranks_)) / static_cast<std::size_t>(ranks_) / page * page;
     }
     [[noreturn]] static void refuse(const char* what, int why) {
-        message text;
+        error_text text;
         text << "colls: " << what << " shared memory: " << system_text(why);
         if (why == EFBIG) text << ": raise the limit on the size of files (ulimit -f)";
         if (why == ENOMEM) text << "; is there a limit on address space (ulimit -v)?";

@@ -39,7 +39,7 @@ public:
     }
 
 private:
-    enum way { plain, streamed, kernel };
+    enum copying { plain, streamed, kernel };
     static constexpr std::size_t bytes = std::size_t{64} << 10;
     static constexpr int turns = 10;
     // Seconds. Where other programs use the cores a turn may take milliseconds.
@@ -61,7 +61,7 @@ private:
         for (int spins = 0; sides_[1 - me].at.load(std::memory_order_acquire) < here; ++spins)
             if (spins > 10'000) sched_yield();
     }
-    void exchange(int me, way how) {
+    void exchange(int me, copying how) {
         side &own = sides_[me], &peer = sides_[1 - me];
         if (how == kernel) {
             copy_from_process(getpid(), own.out.get(), peer.in.get(), bytes);
@@ -86,7 +86,7 @@ private:
             }
             meet(me);
             if (over_) return;
-            for (const way how : {plain, streamed, kernel}) {
+            for (const copying how : {plain, streamed, kernel}) {
                 // As between two calls: the input is written, the output read.
                 for (std::size_t i = 0; i < bytes; ++i)
                     sides_[me].in[i] = static_cast<unsigned char>(i + sides_[me].out[i]);

@@ -1,0 +1,94 @@
+// Groups of ranks that are the processes of an MPI program.
+// IWYU pragma: private, include <colls/transports/mpi.hpp>
+#pragma once
+
+#include <colls/communicator.hpp>
+#include <colls/detail/group/failure.hpp>
+#include <colls/detail/support/machine.hpp>
+#include <colls/extend/message_group.hpp>
+#include <colls/mpi/detail/mpi_transport.hpp>
+
+namespace colls::inline v1::mpi {
+
+namespace detail {
+
+using colls::detail::error_text;
+using colls::detail::mpi_context;
+using extend::machine;
+
+[[gnu::cold]] inline void check(int code, const char* call, int rank) {
+    if (code == MPI_SUCCESS) return;
+    char text[MPI_MAX_ERROR_STRING + 1] = "";
+    int length = 0;
+    PMPI_Error_string(code, text, &length);
+    throw error(errc::peer_failed,
+        (error_text() << "colls: rank " << rank << ": " << call << " failed: " << text).text(), rank);
+}
+
+class mpi_group : public extend::message_group {
+public:
+    mpi_group(std::shared_ptr<mpi_context> context, const extend::machine& figures, bool alone)
+        : context_(std::move(context)), figures_(figures), alone_(alone) {}
+
+    /// `alone`: see mpi::options. `number`: of the group, among those that share the communicator of MPI.
+    static extend::message_member member_of(const std::shared_ptr<mpi_context>& context, const extend::machine& figures,
+        bool crowded, bool alone, int number = 0) {
+        extend::message_member m;
+        m.group = std::make_shared<mpi_group>(context, figures, alone);
+        const int first = number == 0 ? 0 : first_beside + 2 * number;
+        m.collectives = std::make_unique<colls::detail::mpi_transport>(context, first);
+        m.messages = std::make_unique<colls::detail::mpi_transport>(context, first + 1);
+        m.crowded = crowded;
+        m.advances_others = !alone;
+        return m;
+    }
+    /// Another group of the same ranks, alone, on the same communicator of MPI; for a number that has_tags_beside.
+    extend::message_member beside(int number, bool crowded) const {
+        return member_of(std::make_shared<mpi_context>(context_), figures_, crowded, true, number);
+    }
+    bool has_tags_beside(int number) const {
+        int* highest = nullptr;
+        int known = 0;
+        PMPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &highest, &known);
+        return known != 0 && first_beside + 2 * number + 1 <= colls::detail::mpi_transport::highest_number(*highest);
+    }
+
+    /// A tag by which MPI tells apart groups that are made at the same time. Not a tag of the transports: Open MPI
+    /// sends its own messages under it, on the communicator that the new one is made from.
+    std::uint64_t create(int) override { return 16 + static_cast<std::uint64_t>(context_->rank()) % 32'000; }
+    extend::message_member join(const extend::message_formation& f) override {
+        const int own = context_->rank();
+        MPI_Group all = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
+        check(PMPI_Comm_group(context_->get(), &all), "MPI_Comm_group", own);
+        int code = PMPI_Group_incl(all, f.size(), f.members.data(), &some);
+        MPI_Comm part = MPI_COMM_NULL;
+        if (code == MPI_SUCCESS) {
+            code = PMPI_Comm_create_group(context_->get(), some, static_cast<int>(f.place), &part);
+            PMPI_Group_free(&some);
+        }
+        PMPI_Group_free(&all);
+        check(code, "MPI_Comm_create_group", own);
+        return member_of(std::make_shared<mpi_context>(part),
+            colls::detail::with_cores_of(
+                figures_, static_cast<std::size_t>(f.size()), static_cast<std::size_t>(context_->size())),
+            f.crowded, alone_);
+    }
+    const char* cannot_shrink() const override {
+        return "not over MPI, which itself would have to survive the loss of a rank; let its launcher start the "
+               "program "
+               "anew, or use colls::world() instead";
+    }
+    void close() override { context_.reset(); }
+    const extend::machine& figures() const override { return figures_; }
+
+private:
+    static constexpr int first_beside = 11'000;  // their tags are above those of `create`
+
+    std::shared_ptr<mpi_context> context_;
+    const extend::machine figures_;
+    const bool alone_;
+};
+
+}  // namespace detail
+
+}  // namespace colls::inline v1::mpi

@@ -1,0 +1,333 @@
+// The driver's functions for memory, addresses and mappings apart from each other, and for multicast memory. What
+// cudaGetDriverEntryPoint hands out of them.
+//
+// A handle of memory is mapped once, whole, and before the multicast object that it is bound to; other uses stop the
+// program, as they are not emulated.
+#include "runtime.hpp"
+
+#include <cuda.h>
+
+#include <sys/mman.h>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace emulated {
+
+namespace {
+
+constexpr std::size_t granule = std::size_t{2} << 20;
+
+/// Memory of a device, or a multicast object.
+struct object {
+    std::size_t bytes = 0;
+    int device = -1;                          ///< of memory
+    unsigned team = 0;                        ///< devices of a multicast object; 0: memory
+    std::set<int> added;                      ///< those that are there
+    std::map<int, unsigned long long> bound;  ///< memory of each
+    int uses = 0;                             ///< mappings and bindings, which outlive its handle
+    bool released = false, was_mapped = false;
+    CUdeviceptr at = 0;  ///< where it is mapped; 0: nowhere
+};
+struct mapping {
+    unsigned long long of = 0;
+    std::set<int> access;
+};
+struct books {
+    std::mutex mutex;
+    unsigned long long last = 0;
+    std::map<unsigned long long, object> objects;
+    std::map<CUdeviceptr, std::size_t> reserved;
+    std::map<CUdeviceptr, mapping> mapped;
+
+    object* find(unsigned long long handle) {
+        const auto i = objects.find(handle);
+        return i == objects.end() ? nullptr : &i->second;
+    }
+    /// Of a handle that the program still holds.
+    object* held(unsigned long long handle) {
+        object* const o = find(handle);
+        return o == nullptr || o->released ? nullptr : o;
+    }
+    void end_if_unused(unsigned long long handle) {
+        const object& o = objects[handle];
+        if (!o.released || o.uses > 0) return;
+        count_live(o.team != 0 ? "multicast objects" : "memory of cuMemCreate", -1);
+        const std::map<int, unsigned long long> bound = o.bound;  // what it still binds is unbound with it
+        objects.erase(handle);
+        for (const auto& [device, memory] : bound) {
+            --objects[memory].uses;
+            end_if_unused(memory);
+        }
+    }
+};
+books& all() {
+    static books* const b = new books;
+    return *b;
+}
+
+#define EMULATED_DRIVER_CALL(name)      \
+    static_assert(is_known_call(name)); \
+    if (injected(name) != cudaSuccess) return CUDA_ERROR_UNKNOWN;
+
+bool has_multicast() { return setting("EMULATED_MULTICAST", 1) != 0; }
+bool is_whole(std::size_t bytes) { return bytes > 0 && bytes % granule == 0; }
+/// As calls do that change the memory map.
+void wait_for_all_kernels(const char* call) {
+    for (int d = 0; d < device_count(); ++d) wait_for_kernels(d, call);
+}
+
+CUresult device_get(CUdevice* device, int number) {
+    EMULATED_DRIVER_CALL("cuDeviceGet")
+    if (!is_device(number)) return CUDA_ERROR_INVALID_DEVICE;
+    *device = number;
+    return CUDA_SUCCESS;
+}
+CUresult device_get_attribute(int* value, CUdevice_attribute what, CUdevice device) {
+    EMULATED_DRIVER_CALL("cuDeviceGetAttribute")
+    if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
+    if (what != CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED)
+        stop("cuDeviceGetAttribute: attribute " + std::to_string(static_cast<int>(what)) +
+             " is not emulated: add it to virtual_memory.cpp");
+    *value = has_multicast();
+    return CUDA_SUCCESS;
+}
+
+CUresult multicast_granularity(std::size_t* bytes, const CUmulticastObjectProp* p, CUmulticastGranularity_flags) {
+    EMULATED_DRIVER_CALL("cuMulticastGetGranularity")
+    if (!has_multicast()) return CUDA_ERROR_NOT_SUPPORTED;
+    if (p->numDevices == 0 || p->size == 0) return CUDA_ERROR_INVALID_VALUE;
+    *bytes = granule;
+    return CUDA_SUCCESS;
+}
+CUresult multicast_create(CUmemGenericAllocationHandle* handle, const CUmulticastObjectProp* p) {
+    EMULATED_DRIVER_CALL("cuMulticastCreate")
+    if (!has_multicast()) return CUDA_ERROR_NOT_SUPPORTED;
+    if (p->numDevices == 0 || static_cast<int>(p->numDevices) > device_count() || !is_whole(p->size) || p->flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    books& b = all();
+    const std::lock_guard lock(b.mutex);
+    object& o = b.objects[*handle = ++b.last];
+    o.bytes = p->size;
+    o.team = p->numDevices;
+    count_live("multicast objects", 1);
+    return CUDA_SUCCESS;
+}
+CUresult multicast_add_device(CUmemGenericAllocationHandle handle, CUdevice device) {
+    EMULATED_DRIVER_CALL("cuMulticastAddDevice")
+    books& b = all();
+    const std::lock_guard lock(b.mutex);
+    object* const o = b.held(handle);
+    if (o == nullptr || o->team == 0 || o->added.size() == o->team) return CUDA_ERROR_INVALID_VALUE;
+    if (!is_device(device) || !o->added.insert(device).second) return CUDA_ERROR_INVALID_DEVICE;
+    return CUDA_SUCCESS;
+}
+CUresult multicast_bind(CUmemGenericAllocationHandle handle, std::size_t offset, CUmemGenericAllocationHandle memory,
+    std::size_t memory_offset, std::size_t bytes, unsigned long long flags) {
+    EMULATED_DRIVER_CALL("cuMulticastBindMem")
+    books& b = all();
+    const std::lock_guard lock(b.mutex);
+    object *const o = b.held(handle), *const m = b.held(memory);
+    if (o == nullptr || m == nullptr || o->team == 0 || m->team != 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (offset % granule != 0 || memory_offset % granule != 0 || !is_whole(bytes) || offset + bytes > o->bytes ||
+        memory_offset + bytes > m->bytes)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (o->added.size() < o->team) return CUDA_ERROR_ILLEGAL_STATE;  // all devices come first
+    if (!o->added.contains(m->device) || o->bound.contains(m->device)) return CUDA_ERROR_INVALID_DEVICE;
+    if (offset != 0 || memory_offset != 0 || bytes != o->bytes || bytes != m->bytes)
+        stop("cuMulticastBindMem: to bind a part of an object is not emulated");
+    o->bound[m->device] = memory;
+    ++m->uses;
+    return CUDA_SUCCESS;
+}
+CUresult multicast_unbind(CUmemGenericAllocationHandle handle, CUdevice device, std::size_t offset, std::size_t bytes) {
+    EMULATED_DRIVER_CALL("cuMulticastUnbind")
+    books& b = all();
+    const std::lock_guard lock(b.mutex);
+    object* const o = b.held(handle);
+    if (o == nullptr || offset != 0 || bytes != o->bytes) return CUDA_ERROR_INVALID_VALUE;
+    const auto i = o->bound.find(device);
+    if (i == o->bound.end()) return CUDA_ERROR_INVALID_DEVICE;
+    if (o->at != 0) stop("cuMulticastUnbind: the multicast object is mapped: that is not emulated");
+    const unsigned long long memory = i->second;
+    o->bound.erase(i);
+    --b.find(memory)->uses;
+    b.end_if_unused(memory);
+    return CUDA_SUCCESS;
+}
+
+CUresult memory_granularity(std::size_t* bytes, const CUmemAllocationProp* p, CUmemAllocationGranularity_flags) {
+    EMULATED_DRIVER_CALL("cuMemGetAllocationGranularity")
+    if (p->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+    *bytes = granule;
+    return CUDA_SUCCESS;
+}
+CUresult memory_create(
+    CUmemGenericAllocationHandle* handle, std::size_t bytes, const CUmemAllocationProp* p, unsigned long long flags) {
+    EMULATED_DRIVER_CALL("cuMemCreate")
+    if (p->type != CU_MEM_ALLOCATION_TYPE_PINNED || p->location.type != CU_MEM_LOCATION_TYPE_DEVICE || flags != 0 ||
+        !is_whole(bytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!is_device(p->location.id)) return CUDA_ERROR_INVALID_DEVICE;
+    books& b = all();
+    const std::lock_guard lock(b.mutex);
+    object& o = b.objects[*handle = ++b.last];
+    o.bytes = bytes;
+    o.device = p->location.id;
+    count_live("memory of cuMemCreate", 1);
+    return CUDA_SUCCESS;
+}
+CUresult memory_release(CUmemGenericAllocationHandle handle) {
+    EMULATED_DRIVER_CALL("cuMemRelease")
+    books& b = all();
+    const std::lock_guard lock(b.mutex);
+    object* const o = b.held(handle);
+    if (o == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    o->released = true;
+    b.end_if_unused(handle);
+    return CUDA_SUCCESS;
+}
+
+CUresult address_reserve(
+    CUdeviceptr* at, std::size_t bytes, std::size_t alignment, CUdeviceptr wanted, unsigned long long flags) {
+    EMULATED_DRIVER_CALL("cuMemAddressReserve")
+    if (!is_whole(bytes) || wanted != 0 || flags != 0 || (alignment & (alignment - 1)) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (alignment < granule) alignment = granule;
+    void* const range = mmap(nullptr, bytes + alignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (range == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+    *at = (reinterpret_cast<CUdeviceptr>(range) + alignment - 1) / alignment * alignment;
+    books& b = all();
+    const std::lock_guard lock(b.mutex);
+    b.reserved[*at] = bytes;
+    count_live("reserved addresses", 1);
+    return CUDA_SUCCESS;
+}
+CUresult address_free(CUdeviceptr at, std::size_t bytes) {
+    EMULATED_DRIVER_CALL("cuMemAddressFree")
+    books& b = all();
+    const std::lock_guard lock(b.mutex);
+    const auto i = b.reserved.find(at);
+    if (i == b.reserved.end() || i->second != bytes || b.mapped.contains(at)) return CUDA_ERROR_INVALID_VALUE;
+    b.reserved.erase(i);  // the addresses are kept: see unmap_for_good
+    count_live("reserved addresses", -1);
+    return CUDA_SUCCESS;
+}
+CUresult memory_map(CUdeviceptr at, std::size_t bytes, std::size_t offset, CUmemGenericAllocationHandle handle,
+    unsigned long long flags) {
+    EMULATED_DRIVER_CALL("cuMemMap")
+    wait_for_all_kernels("cuMemMap");
+    books& b = all();
+    const std::lock_guard lock(b.mutex);
+    object* const o = b.held(handle);
+    const auto i = b.reserved.find(at);
+    if (o == nullptr || i == b.reserved.end() || b.mapped.contains(at) || flags != 0 || !is_whole(bytes) ||
+        bytes > i->second || offset % granule != 0 || offset + bytes > o->bytes)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (o->was_mapped || offset != 0 || bytes != o->bytes || bytes != i->second)
+        stop("cuMemMap: to map an object twice, or a part of it, is not emulated");
+    if (o->team != 0)
+        for (const int d : o->added)
+            if (!o->bound.contains(d) || b.find(o->bound[d])->at == 0)
+                stop("cuMemMap: a multicast object that has no memory, mapped before, on each device is not emulated");
+    o->at = at;
+    o->was_mapped = true;
+    ++o->uses;
+    b.mapped[at].of = handle;
+    return CUDA_SUCCESS;
+}
+CUresult memory_set_access(CUdeviceptr at, std::size_t bytes, const CUmemAccessDesc* access, std::size_t count) {
+    EMULATED_DRIVER_CALL("cuMemSetAccess")
+    wait_for_all_kernels("cuMemSetAccess");
+    books& b = all();
+    std::set<int> devices;
+    {
+        const std::lock_guard lock(b.mutex);
+        const auto i = b.mapped.find(at);
+        if (i == b.mapped.end() || count == 0) return CUDA_ERROR_INVALID_VALUE;
+        object& o = *b.find(i->second.of);
+        if (bytes != o.bytes) return CUDA_ERROR_INVALID_VALUE;
+        for (std::size_t k = 0; k < count; ++k) {
+            const CUmemAccessDesc& a = access[k];
+            if (a.location.type != CU_MEM_LOCATION_TYPE_DEVICE || !is_device(a.location.id))
+                return CUDA_ERROR_INVALID_DEVICE;
+            if (o.team != 0 && !o.added.contains(a.location.id)) return CUDA_ERROR_INVALID_DEVICE;
+            if (a.flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) stop("cuMemSetAccess: these rights are not emulated");
+            devices.insert(a.location.id);
+        }
+        if (!i->second.access.empty()) stop("cuMemSetAccess: a second one for the same range is not emulated");
+        void* const memory = reinterpret_cast<void*>(at);
+        if (o.team != 0) {
+            std::vector<void*> copies;
+            for (const auto& [device, m] : o.bound) copies.push_back(reinterpret_cast<void*>(b.find(m)->at));
+            add_multicast(memory, bytes, copies);
+        } else {
+            if (!devices.contains(o.device))
+                stop("cuMemSetAccess: memory that its own device may not access is not emulated");
+            if (mmap(memory, bytes, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) ==
+                MAP_FAILED)
+                return CUDA_ERROR_OUT_OF_MEMORY;
+            std::memset(memory, 0xcd, bytes);
+            add_allocation(memory, bytes, o.device, memory_kind::device);
+        }
+        i->second.access = devices;
+    }
+    forget_access();
+    return CUDA_SUCCESS;
+}
+CUresult memory_unmap(CUdeviceptr at, std::size_t bytes) {
+    EMULATED_DRIVER_CALL("cuMemUnmap")
+    wait_for_all_kernels("cuMemUnmap");
+    books& b = all();
+    const std::lock_guard lock(b.mutex);
+    const auto i = b.mapped.find(at);
+    if (i == b.mapped.end() || b.find(i->second.of)->bytes != bytes) return CUDA_ERROR_INVALID_VALUE;
+    const unsigned long long handle = i->second.of;
+    object& o = *b.find(handle);
+    if (!i->second.access.empty()) remove_allocation(reinterpret_cast<void*>(at));
+    unmap_for_good(reinterpret_cast<void*>(at), bytes);
+    b.mapped.erase(i);
+    o.at = 0;
+    --o.uses;
+    b.end_if_unused(handle);
+    return CUDA_SUCCESS;
+}
+
+#undef EMULATED_DRIVER_CALL
+
+}  // namespace
+
+std::optional<bool> access_to_mapping(int device, std::uintptr_t at) {
+    books& b = all();
+    const std::lock_guard lock(b.mutex);
+    const auto i = b.mapped.find(at);
+    if (i == b.mapped.end()) return std::nullopt;
+    return i->second.access.contains(device);
+}
+
+void* virtual_memory_function(std::string_view name) {
+    static const std::map<std::string_view, void*> functions = {
+        {"cuDeviceGet", reinterpret_cast<void*>(&device_get)},
+        {"cuDeviceGetAttribute", reinterpret_cast<void*>(&device_get_attribute)},
+        {"cuMulticastGetGranularity", reinterpret_cast<void*>(&multicast_granularity)},
+        {"cuMulticastCreate", reinterpret_cast<void*>(&multicast_create)},
+        {"cuMulticastAddDevice", reinterpret_cast<void*>(&multicast_add_device)},
+        {"cuMulticastBindMem", reinterpret_cast<void*>(&multicast_bind)},
+        {"cuMulticastUnbind", reinterpret_cast<void*>(&multicast_unbind)},
+        {"cuMemGetAllocationGranularity", reinterpret_cast<void*>(&memory_granularity)},
+        {"cuMemCreate", reinterpret_cast<void*>(&memory_create)},
+        {"cuMemRelease", reinterpret_cast<void*>(&memory_release)},
+        {"cuMemAddressReserve", reinterpret_cast<void*>(&address_reserve)},
+        {"cuMemAddressFree", reinterpret_cast<void*>(&address_free)},
+        {"cuMemMap", reinterpret_cast<void*>(&memory_map)},
+        {"cuMemSetAccess", reinterpret_cast<void*>(&memory_set_access)},
+        {"cuMemUnmap", reinterpret_cast<void*>(&memory_unmap)},
+    };
+    const auto i = functions.find(name);
+    return i == functions.end() ? nullptr : i->second;
+}
+
+}  // namespace emulated

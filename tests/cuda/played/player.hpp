@@ -1,9 +1,0 @@
-// What a program on the player may ask of it.
-#pragma once
-
-/// Whether this process has given back all memory, streams, events and graphs; lists what it has not. A process that
-/// ends by _exit has to ask for itself what else is reported at its end.
-bool played_gave_all_back();
-
-/// Whether each call that PLAYED_FAIL names has been reached; lists those that have not.
-bool played_made_fail();
