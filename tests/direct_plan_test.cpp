@@ -109,7 +109,9 @@ private:
     memory_cell& cell(const location& l, int chunk) {
         const bool is_scratch = l.where == buffer_kind::scratch;
         const bool is_apart = l.where == buffer_kind::output && !in_place_;
-        const place kind = is_scratch ? buffer_kind::scratch : is_apart ? buffer_kind::output : buffer_kind::input;
+        const buffer_kind kind = is_scratch ? buffer_kind::scratch
+                                 : is_apart ? buffer_kind::output
+                                            : buffer_kind::input;
         return cells_[{l.rank, kind, l.index + (is_scratch ? chunk % chunks_in_flight : chunk) * chunk_offset}];
     }
     memory_cell& cell_of(int r, const location& l) {
@@ -123,7 +125,7 @@ private:
     void fail(const std::string& what, int r, const location& l) {
         if (fault_.empty())
             fault_ = "rank " + std::to_string(r) + " " + what + ": memory of rank " + std::to_string(l.rank) +
-                     ", place " + std::to_string(static_cast<int>(l.where)) + ", index " + std::to_string(l.index);
+                     ", buffer " + std::to_string(static_cast<int>(l.where)) + ", index " + std::to_string(l.index);
     }
     // Has rank r seen that the access is done?
     bool knows(int r, const access& a) const { return a.rank == none || clocks_[index(r)][index(a.rank)] >= a.tick; }

@@ -126,6 +126,20 @@ TEST_CASE("message ring: bytes are read as they were written, and never more tha
 
 // ---- messages -------------------------------------------------------------------------------------------------------
 
+TEST_CASE("memory: the contract", "[memory_transport]") {
+    for (const memory_shape& shape : {usual, tiny, memory_shape{1024, 512, 1000}}) {
+        std::unique_ptr<shared_block> shared;  // of the latest group
+        const auto make = [&](int n) {
+            shared = std::make_unique<shared_block>(memory_transport::bytes(n, shape));
+            colls::testing::message_transports_of_group all;
+            for (int r = 0; r < n; ++r)
+                all.push_back(std::make_unique<memory_transport>(shared->at(), r, n, nullptr, shape));
+            return all;
+        };
+        CHECK(breach_of_contract(make, {2, 3}, {shape.messages}, shape.messages < 1000 ? 20'000 : 400'000) == "");
+    }
+}
+
 TEST_CASE("memory: random messages and control messages both ways through rings of all sizes, between threads",
     "[memory_transport]") {
     struct form {
@@ -168,50 +182,6 @@ TEST_CASE("memory: random messages and control messages between processes", "[me
         }
 }
 
-TEST_CASE("memory: many small messages, and many small pieces", "[memory_transport]") {
-    for (const memory_shape& shape : {usual, tiny})
-        CHECK(over_memory(2, shape, [&](int r, auto& own, auto complain) {
-            memory_transport& w = *own;
-            ear e;
-            w.listening = &e;
-            for (const std::string& found : {exchange_small_messages(r, w, e), exchange_pieces(r, w, 10'000, 1)})
-                if (!found.empty()) complain(found);
-        }) == "");
-}
-
-TEST_CASE("memory: with both rings full and no receive posted no rank blocks, and control messages pass",
-    "[memory_transport]") {
-    constexpr std::uint64_t many = 6;
-    constexpr std::size_t bytes = 400'000;  // more than a ring holds
-    for (const memory_shape& shape : {usual, tiny})
-        CHECK(over_memory(2, shape, [&](int r, auto& own, auto complain) {
-            memory_transport& w = *own;
-            ear e;
-            w.listening = &e;
-            std::vector<std::byte> out(bytes, static_cast<std::byte>(3 + r)), in(bytes);
-            const piece po{out.data(), bytes}, pi{in.data(), bytes};
-            for (std::uint64_t i = 0; i < many; ++i) w.send(1 - r, label_of(r, 0, i), &po, 1);
-            const std::string text(400, 'x');
-            for (std::uint64_t i = 0; i < 50; ++i)
-                if (!w.tell(1 - r, {control_kind::board, i, 2, 3, text.c_str()})) complain("no way");
-            if (!until(w, [&] { return e.count(said_board) == 50; }))
-                complain("control messages did not pass; " + e.text());
-            for (std::size_t i = 0; i < 50; ++i)
-                if (e.all[i].what.a != i || e.all[i].text != text) complain("other control messages");
-            if (w.sent(1 - r) != 0) complain("it left without a receive");
-            w.tell(1 - r, {control_kind::accept, 0, 0, 0, ""});
-            if (!until(w, [&] { return e.count("heard 1") == 1; })) complain("no answer; " + e.text());
-            for (std::uint64_t i = 0; i < many; ++i) {
-                w.receive(1 - r, label_of(1 - r, 0, i), &pi, 1);
-                if (!until(w, [&] { return w.received(1 - r) == i + 1; })) return complain("not received; " + e.text());
-                if (in != std::vector<std::byte>(bytes, static_cast<std::byte>(4 - r))) complain("other bytes");
-                std::fill(in.begin(), in.end(), std::byte{0});
-            }
-            if (!until(w, [&] { return w.sent(1 - r) == many; })) complain("not sent; " + e.text());
-            if (e.count("lost") > 0) complain(e.text());
-        }) == "");
-}
-
 TEST_CASE("memory: control messages that a rank does not read are refused once a queue is full", "[memory_transport]") {
     for (const memory_shape& shape : {usual, tiny}) {
         std::atomic<std::uint64_t> taken{0};
@@ -221,53 +191,6 @@ TEST_CASE("memory: control messages that a rank does not read are refused once a
             if (const std::string found = fill_control(r, *own, e, taken); !found.empty()) complain(found);
         }) == "");
     }
-}
-
-TEST_CASE("memory: a message of another label or size is reported, and none of it lands", "[memory_transport]") {
-    for (const memory_shape& shape : {usual, tiny})
-        for (const int wrong : {0, 1, 2, 3, 4})
-            CHECK(over_memory(2, shape, [&](int r, auto& own, auto complain) {
-                memory_transport& w = *own;
-                ear e;
-                w.listening = &e;
-                constexpr int receiver = 0;
-                std::vector<std::byte> data(100'000, static_cast<std::byte>(r == receiver ? 1 : 2));
-                const piece first{data.data(), 10'000}, second{data.data() + 10'000, 50'000};
-                message_label label{8, 9, 10}, other = label;
-                (wrong == 0 ? other.fingerprint : other.sequence) += wrong < 2;
-                other.part += wrong == 2;
-                const piece sent{second.data, second.bytes + (wrong == 3) - (wrong == 4)};
-                if (r != receiver) {
-                    w.send(1 - r, label, &first, 1);
-                    w.send(1 - r, other, &sent, 1);
-                    w.send(1 - r, label, &second, 1);
-                    until(w, [&] { return e.count(said_board) > 0; });
-                    w.tell(1 - r, {control_kind::board, 1, 0, 0, ""});
-                    if (!until(w, [&] { return w.sent(1 - r) == 3; })) complain("sender stuck; " + e.text());
-                    w.tell(1 - r, {control_kind::accept, 1, 0, 0, ""});
-                    if (!until(w, [&] { return e.count(said_leave) > 0; })) complain("no leave; " + e.text());
-                    return;
-                }
-                w.receive(1 - r, label, &first, 1);
-                w.receive(1 - r, label, &second, 1);
-                w.receive(1 - r, label, &second, 1);
-                if (!until(w, [&] { return e.count("unexpected") > 0; })) complain("not reported; " + e.text());
-                w.tell(1 - r, {control_kind::board, 1, 0, 0, ""});
-                if (!until(w, [&] { return e.count(said_board) > 0; }))
-                    complain("control messages stopped; " + e.text());
-                if (!until(w, [&] { return e.count("heard 1") > 0; })) complain("the sender is stuck; " + e.text());
-                idle(w, 0.02);
-                if (w.received(1 - r) != 1) complain("counted: " + std::to_string(w.received(1 - r)));
-                if (e.events.front() != "unexpected from " + std::to_string(1 - r) || e.count("unexpected") != 1)
-                    complain(e.text());
-                if (!(e.labels[0] == label && e.labels[1] == other) || e.sizes[0] != second.bytes ||
-                    e.sizes[1] != sent.bytes)
-                    complain("reported wrongly");
-                if (std::count(data.begin(), data.begin() + 10'000, std::byte{2}) != 10'000)
-                    complain("the first did not land");
-                if (std::count(data.begin() + 10'000, data.end(), std::byte{1}) != 90'000)
-                    complain("the wrong one landed");
-            }) == "");
 }
 
 TEST_CASE("memory: rings that carry nothing take no pages", "[memory_transport]") {
@@ -380,67 +303,6 @@ TEST_CASE("memory: `broken` is reported before the loss of its sender", "[memory
     }
 }
 
-TEST_CASE("memory: a rank that leaves is not reported as lost, and its messages are received, however late",
-    "[memory_transport]") {
-    std::atomic<bool> gone{false};
-    for (const memory_shape& shape : {usual, memory_shape{1 << 17, 64}}) {
-        gone = false;
-        CHECK(over_memory(2, shape, [&](int r, auto& own, auto complain) {
-            constexpr std::uint64_t many = 5;
-            std::vector<std::byte> data(20'000, static_cast<std::byte>(7));
-            const piece p{data.data(), data.size()};
-            ear e;
-            own->listening = &e;
-            if (r == 1) {
-                for (std::uint64_t i = 0; i < many; ++i) own->send(0, label_of(0, 0, i), &p, 1);
-                own->tell(0, {control_kind::board, 0, 0, 0, "the last"});
-                if (!until(*own, [&] { return own->sent(0) == many; })) complain("not sent; " + e.text());
-                own.reset();
-                gone = true;
-                return;
-            }
-            while (!gone) sched_yield();
-            for (std::uint64_t i = 0; i < many; ++i) {
-                idle(*own, 0.02);
-                if (e.count(said_leave) > 0) complain("left before its messages");
-                std::fill(data.begin(), data.end(), std::byte{0});
-                own->receive(1, label_of(0, 0, i), &p, 1);
-                if (!until(*own, [&] { return own->received(1) == i + 1; }))
-                    return complain("not received; " + e.text());
-                if (std::count(data.begin(), data.end(), std::byte{7}) != 20'000) complain("other bytes");
-            }
-            if (!until(*own, [&] { return e.count(said_leave) > 0; })) complain("no leave; " + e.text());
-            idle(*own, 0.05);
-            if (e.count("lost") > 0 || e.count(said_leave) != 1 || e.count(said_board) != 1) complain(e.text());
-            if (own->tell(1, {control_kind::board, 0, 0, 0, ""})) complain("`tell` to a rank that has left");
-        }) == "");
-    }
-}
-
-TEST_CASE(
-    "memory: a rank that leaves with more queued than the rings hold is received to the end", "[memory_transport]") {
-    constexpr std::size_t bytes = 700'000;  // more than the rings hold
-    for (const memory_shape& shape : {usual, memory_shape{4096, 64}})
-        CHECK(over_memory(2, shape, [&](int r, auto& own, auto complain) {
-            std::vector<std::byte> data(bytes, static_cast<std::byte>(r));
-            const piece p{data.data(), bytes};
-            const std::string text(400, 'x');
-            ear e;
-            own->listening = &e;
-            if (r == 1) {
-                if (!until(*own, [&] { return e.count("heard 1") > 0; })) complain("not begun; " + e.text());
-                own->send(0, label_of(0, 0, 0), &p, 1);
-                for (std::uint64_t i = 0; i < 20; ++i) own->tell(0, {control_kind::board, i, 0, 0, text.c_str()});
-                return own.reset();
-            }
-            own->receive(1, label_of(0, 0, 0), &p, 1);
-            own->tell(1, {control_kind::accept, 0, 0, 0, ""});
-            if (!until(*own, [&] { return e.count(said_leave) > 0; })) complain("no leave; " + e.text());
-            if (own->received(1) != 1 || data != std::vector<std::byte>(bytes, std::byte{1})) complain("not received");
-            if (e.count(said_board) != 20 || e.events.back() != said_leave + " from 1") complain(e.text());
-        }) == "");
-}
-
 TEST_CASE("memory: what a process wrote until its death is received", "[memory_transport]") {
     const shared_block shared(memory_transport::bytes(2));
     std::unique_ptr<memory_transport> other;
@@ -517,73 +379,6 @@ TEST_CASE("memory: all ranks leave at once, repeatedly, and none is reported as 
     CHECK(complaints == "");
 }
 
-TEST_CASE("memory: after `abandon` the caller's memory is not accessed, and control messages still go",
-    "[memory_transport]") {
-    CHECK(over_memory(2, usual, [&](int r, auto& own, auto complain) {
-        constexpr std::size_t bytes = 3'000'000;
-        memory_transport& w = *own;
-        ear e;
-        w.listening = &e;
-        auto out = std::make_unique<std::vector<std::byte>>(bytes),
-             in = std::make_unique<std::vector<std::byte>>(bytes);
-        const piece po{out->data(), bytes}, pi{in->data(), bytes};
-        // In both directions a message is under way, and more are queued.
-        for (std::uint64_t i = 0; i < 3; ++i) {
-            w.send(1 - r, label_of(0, 0, i), &po, 1);
-            if (r == 0 || i == 0) w.receive(1 - r, label_of(0, 0, i), &pi, 1);
-        }
-        if (r == 0) {
-            for (int i = 0; i < 20; ++i) w.progress();
-            until(w, [&] { return w.received(1 - r) > 0; });
-            w.abandon();
-            const auto arrived = w.received(1 - r), sent = w.sent(1 - r);
-            out.reset();
-            in.reset();
-            w.send(1 - r, label_of(0, 0, 9), &po, 1);  // of memory that has been freed
-            w.receive(1 - r, label_of(0, 0, 9), &pi, 1);
-            if (!w.tell(1 - r, {control_kind::broken, 1, 2, 3, "abandoned"})) complain("no way");
-            if (!until(w, [&] { return e.count(said_broken) > 0; })) complain("not heard; " + e.text());
-            if (w.received(1 - r) != arrived || w.sent(1 - r) != sent) complain("something moved");
-        } else {
-            if (!until(w, [&] { return e.count(said_broken) > 0; })) complain("not heard; " + e.text());
-            w.abandon();
-            out.reset();
-            in.reset();
-            w.tell(1 - r, {control_kind::broken, 1, 2, 3, "abandoned too"});
-            idle(w, 0.05);
-        }
-        if (e.count("unexpected") > 0 || e.events.front() == "lost " + std::to_string(1 - r)) complain(e.text());
-    }) == "");
-}
-
-TEST_CASE("memory: a listener may call `abandon` and `tell`", "[memory_transport]") {
-    for (const memory_shape& shape : {usual, tiny})
-        CHECK(over_memory(2, shape, [&](int r, auto& own, auto complain) {
-            memory_transport& w = *own;
-            struct quitter final : message_transport::listener {
-                message_transport* w = nullptr;
-                int unexpecteds = 0, boards = 0;
-                void heard(int, const control_message& n) override { boards += n.what == control_kind::board; }
-                void lost(int, const char*) override {}
-                void unexpected(
-                    int peer, const message_label&, const message_label&, std::size_t, std::size_t) override {
-                    ++unexpecteds;
-                    w->abandon();
-                    w->tell(peer, {control_kind::board, 0, 0, 0, ""});
-                }
-            } q;
-            q.w = &w;
-            w.listening = &q;
-            std::vector<std::byte> data(3'000'000);
-            const piece p{data.data(), data.size()};
-            w.receive(1 - r, label_of(9, 9, 9), &p, 1);
-            w.send(1 - r, label_of(0, 0, 0), &p, 1);
-            // Each rank sees the beginning of the other's message, and both abandon.
-            if (!until(w, [&] { return q.boards + q.unexpecteds == 2; })) complain("not both heard");
-            if (w.received(1 - r) != 0 || w.sent(1 - r) != 0) complain("something moved");
-        }) == "");
-}
-
 TEST_CASE("memory: a rank that writes garbage is reported as lost", "[memory_transport]") {
     for (const bool in_control : {false, true}) {
         const shared_block shared(memory_transport::bytes(2));
@@ -614,40 +409,6 @@ TEST_CASE("memory: a rank that writes garbage is reported as lost", "[memory_tra
             for (memory_transport* x : {&other, &again}) x->tell_all({control_kind::broken, 1, 0, 0, ""});
         }
     }
-}
-
-TEST_CASE("memory: `idle` ends when something arrives", "[memory_transport]") {
-    // Otherwise this would take an hour.
-    CHECK(over_memory(2, usual, [&](int r, auto& own, auto complain) {
-        memory_transport& w = *own;
-        ear e;
-        w.listening = &e;
-        std::uint64_t value = 0;
-        const piece p{reinterpret_cast<std::byte*>(&value), 8};
-        for (std::uint64_t turn = 0; turn < 50; ++turn) {
-            const bool receiving = (turn % 2 == 0) == (r == 0);
-            const bool by_control = turn % 3 == 0;
-            if (!receiving && turn % 5 == 0) usleep(2000);  // the other rank sleeps
-            if (by_control) {
-                const int heard = e.count(said_board);
-                if (!receiving)
-                    w.tell(1 - r, {control_kind::board, turn, 0, 0, ""});
-                else
-                    for (w.progress(); e.count(said_board) == heard; w.progress()) w.idle(70);
-                continue;
-            }
-            const auto before = receiving ? w.received(1 - r) : w.sent(1 - r);
-            if (receiving)
-                w.receive(1 - r, label_of(0, 0, turn), &p, 1);
-            else
-                w.send(1 - r, label_of(0, 0, turn), &p, 1);
-            while ((receiving ? w.received(1 - r) : w.sent(1 - r)) == before) {
-                w.progress();
-                if ((receiving ? w.received(1 - r) : w.sent(1 - r)) == before) w.idle(70);
-            }
-        }
-        if (e.count("lost") > 0) complain(e.text());
-    }) == "");
 }
 
 TEST_CASE(

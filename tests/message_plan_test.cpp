@@ -104,8 +104,8 @@ private:
     }
     void fail(const std::string& what, int r, const location& l) {
         if (fault_.empty())
-            fault_ = "rank " + std::to_string(r) + " " + what + ": place " + std::to_string(static_cast<int>(l.where)) +
-                     ", index " + std::to_string(l.index);
+            fault_ = "rank " + std::to_string(r) + " " + what + ": buffer " +
+                     std::to_string(static_cast<int>(l.where)) + ", index " + std::to_string(l.index);
     }
     plan_value read(int r, const location& l) {
         const plan_value v = cell(l);

@@ -298,7 +298,7 @@ TEST_CASE("texts: sizes in GB have three digits or are whole, and what is too lo
     CHECK(gigabytes(10.9) == "about 10 GB");
     CHECK(gigabytes(2161.5) == "about 2161 GB");
     const std::string name(72, 'n'), all(479, 'x');
-    message brief, cut, full;
+    error_text brief, cut, full;
     CHECK(put_brief(brief, name).text() == name);
     CHECK(put_brief(cut, name + "n").text() == name + "...");
     CHECK((full << all << "more" << 7).text() == all);

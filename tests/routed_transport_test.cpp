@@ -94,6 +94,25 @@ struct puppet final : message_transport {
 
 }  // namespace
 
+TEST_CASE("routed: the contract", "[routed_transport]") {
+    std::vector<std::unique_ptr<tcp_node>> nodes;  // of the latest group
+    std::unique_ptr<landscape> land;
+    const auto make = [&](int n) {
+        meeting_place place(n);
+        nodes.clear();
+        std::vector<int> hosts;
+        for (int r = 0; r < n; ++r) hosts.push_back(r == 3 ? 0 : r % 2);  // 0, 1, 0, 0, 0
+        land = std::make_unique<landscape>(hosts, usual);
+        colls::testing::message_transports_of_group all;
+        for (int r = 0; r < n; ++r) {
+            nodes.push_back(std::make_unique<tcp_node>(place.take(r)));
+            all.push_back(land->transport_of(r, 5, *nodes.back(), place.members));
+        }
+        return all;
+    };
+    CHECK(breach_of_contract(make) == "");
+}
+
 TEST_CASE("routed: random messages and control messages between threads of several hosts", "[routed_transport]") {
     struct form {
         std::vector<int> host;
@@ -133,117 +152,6 @@ TEST_CASE("routed: random messages and control messages between processes of two
             return wrong.empty() ? 0 : 1;
         }));
     for (auto& r : ranks) CHECK(r->wait() == 0);
-}
-
-TEST_CASE("routed: tell_all reaches ranks on both transports, and reports name the right rank", "[routed_transport]") {
-    const landscape land({1, 0, 1, 0, 1}, usual);
-    CHECK(over_both(land, [&](int r, auto& own, auto complain) {
-        routed_transport& w = *own;
-        const int n = land.n();
-        ear e;
-        w.listening = &e;
-        std::uint64_t value = 0;
-        const piece p{reinterpret_cast<std::byte*>(&value), 8};
-        // All ranks connect first: tell_all reaches connected ranks only.
-        for (int q = 0; q < n; ++q)
-            if (q != r && !w.tell(q, {control_kind::offer, 0, 0, 0, ""})) complain("no way");
-        if (!until(w, [&] { return e.count("heard 0") == n - 1; })) complain("not met; " + e.text());
-        if (r == 0) w.tell_all({control_kind::board, 1, 2, 3, "to all"});
-        if (r != 0) {
-            if (!until(w, [&] { return e.count(said_board) == 1; })) complain("not heard; " + e.text());
-            if (e.count(said_board + " from 0") != 1) complain("of another rank: " + e.text());
-            w.send(0, label_of(r, 0, 0), &p, 1);
-            w.tell(0, {control_kind::accept, 0, 0, 0, ""});
-        } else {
-            // Of ranks 3 and 4 another message is expected.
-            for (int q = 1; q < n; ++q) w.receive(q, label_of(q, 0, q >= 3 ? 1 : 0), &p, 1);
-            const auto done = [&] {
-                return e.count("unexpected") == 2 && w.received(1) + w.received(2) == 2 && e.count("heard 1") == n - 1;
-            };
-            if (!until(w, done)) complain("not done; " + e.text());
-            for (int q = 3; q < n; ++q)
-                if (e.count("unexpected from " + std::to_string(q)) != 1 || w.received(q) != 0) complain(e.text());
-        }
-        // Rank 0 leaves first, which is reported to the others once.
-        if (r == 0) return own.reset();
-        if (!until(w, [&] { return e.count(said_leave + " from 0") == 1; })) complain("no leave; " + e.text());
-        idle(w, 0.05);
-        if (e.count("lost") > 0 || e.count(said_leave + " from 0") != 1) complain(e.text());
-    }) == "");
-}
-
-TEST_CASE("routed: a rank that leaves is not reported as lost, and its messages are received", "[routed_transport]") {
-    const landscape land({0, 0, 1}, usual);
-    std::atomic<bool> gone{false};
-    std::atomic<int> met{0};
-    CHECK(over_both(land, [&](int r, auto& own, auto complain) {
-        routed_transport& w = *own;
-        ear e;
-        w.listening = &e;
-        std::vector<std::byte> data(20'000, std::byte{7});
-        const piece p{data.data(), data.size()};
-        for (int q = 0; q < 3; ++q)
-            if (q != r) w.tell(q, {control_kind::offer, 0, 0, 0, ""});
-        if (!until(w, [&] { return e.count("heard 0") == 2; })) complain("not met; " + e.text());
-        ++met;
-        if (r == 0) {
-            for (int q = 1; q < 3; ++q)
-                for (std::uint64_t i = 0; i < 4; ++i) w.send(q, label_of(0, 0, i), &p, 1);
-            if (!until(w, [&] { return w.sent(1) == 4 && w.sent(2) == 4 && met == 3; }))
-                complain("not sent; " + e.text());
-            own.reset();
-            gone = true;
-            return;
-        }
-        while (!gone) sched_yield();
-        for (std::uint64_t i = 0; i < 4; ++i) {
-            idle(w, 0.1);
-            if (e.count(said_leave) > 0) complain("left before its messages");
-            w.receive(0, label_of(0, 0, i), &p, 1);
-            if (!until(w, [&] { return w.received(0) == i + 1; })) return complain("not received; " + e.text());
-        }
-        if (!until(w, [&] { return e.count(said_leave + " from 0") == 1; })) complain("no leave; " + e.text());
-        idle(w, 0.3);
-        if (e.count("lost") > 0 || e.count(said_leave + " from 0") != 1) complain(e.text());
-    }) == "");
-}
-
-TEST_CASE("routed: after `abandon` no message moves on either transport, and control messages still go",
-    "[routed_transport]") {
-    const landscape land({0, 0, 1}, usual);
-    CHECK(over_both(land, [&](int r, auto& own, auto complain) {
-        routed_transport& w = *own;
-        constexpr std::size_t bytes = 5'000'000;
-        ear e;
-        w.listening = &e;
-        auto data = std::make_unique<std::vector<std::byte>>(bytes);
-        const piece p{data->data(), bytes};
-        for (int q = 0; q < 3; ++q) {
-            if (q == r) continue;
-            for (std::uint64_t i = 0; i < 2; ++i) w.send(q, label_of(0, 0, i), &p, 1);
-            if (r != 1) w.receive(q, label_of(0, 0, 0), &p, 1);
-        }
-        if (r == 0) {
-            for (int i = 0; i < 20; ++i) w.progress();
-            w.abandon();
-            const auto moved = w.received(1) + w.received(2) + w.sent(1) + w.sent(2);
-            data.reset();
-            for (int q = 1; q < 3; ++q) {
-                w.send(q, label_of(0, 0, 2), &p, 1);  // of memory that has been freed
-                w.receive(q, label_of(0, 0, 1), &p, 1);
-                if (!w.tell(q, {control_kind::broken, 1, 2, 3, "abandoned"})) complain("no way");
-            }
-            if (!until(w, [&] { return e.count(said_broken) == 2; })) complain("not heard; " + e.text());
-            if (w.received(1) + w.received(2) + w.sent(1) + w.sent(2) != moved) complain("something moved");
-        } else {
-            if (!until(w, [&] { return e.count(said_broken + " from 0") > 0; })) complain("not heard; " + e.text());
-            w.abandon();
-            data.reset();
-            w.tell(0, {control_kind::broken, 1, 2, 3, "abandoned too"});
-            idle(w, 0.05);
-        }
-        if (e.count("unexpected") > 0) complain(e.text());
-    }) == "");
 }
 
 TEST_CASE(
@@ -451,31 +359,4 @@ TEST_CASE("routed: `idle` sleeps on the only one of its transports that has peer
         CHECK(near.idled == std::vector<double>(has_near ? 1 : 0, 1.0));
         CHECK(far.idled == std::vector<double>(has_near ? 0 : 1, 1.0));
     }
-}
-
-TEST_CASE("routed: `idle` ends when something arrives on either transport", "[routed_transport]") {
-    // Otherwise this would take an hour.
-    const landscape land({0, 0, 1}, usual);
-    CHECK(over_both(land, [&](int r, auto& own, auto complain) {
-        routed_transport& w = *own;
-        ear e;
-        w.listening = &e;
-        std::uint64_t value = 0;
-        const piece p{reinterpret_cast<std::byte*>(&value), 8};
-        // A message goes round: through memory from 0 to 1, over TCP from 1 to 2 and from 2 to 0.
-        const int next = (r + 1) % 3, before = (r + 2) % 3;
-        for (std::uint64_t turn = 0; turn < 40; ++turn) {
-            w.receive(before, label_of(before, r, turn), &p, 1);
-            if (r == 0) {
-                value = turn;
-                if (turn % 8 == 0) usleep(2000);  // the others fall asleep
-                w.send(next, label_of(r, next, turn), &p, 1);
-            }
-            for (w.progress(); w.received(before) == turn; w.progress()) w.idle(70);
-            if (value != turn) complain("another value");
-            if (r != 0) w.send(next, label_of(r, next, turn), &p, 1);
-            for (w.progress(); w.sent(next) == turn; w.progress()) w.idle(70);
-        }
-        if (e.count("lost") > 0) complain(e.text());
-    }) == "");
 }

@@ -153,6 +153,22 @@ TEST_CASE(
     CHECK(!w.cut());
 }
 
+TEST_CASE("tcp: the contract", "[tcp_transport]") {
+    EACH_WAY;
+    std::vector<std::unique_ptr<tcp_node>> nodes;  // of the latest group
+    const auto make = [&](int n) {
+        meeting_place place(n);
+        nodes.clear();
+        colls::testing::message_transports_of_group all;
+        for (int r = 0; r < n; ++r) {
+            nodes.push_back(std::make_unique<tcp_node>(place.take(r)));
+            all.push_back(std::make_unique<tested>(*nodes.back(), 5, r, place.members));
+        }
+        return all;
+    };
+    CHECK(breach_of_contract(make, {2, 3}, {16'384 - 48, 65'536}, 700'000) == "");
+}
+
 TEST_CASE("tcp: random messages and control messages both ways at once, between threads", "[tcp_transport]") {
     EACH_WAY;
     const int before = open_descriptors();
@@ -194,17 +210,6 @@ TEST_CASE("tcp: random messages and control messages between processes", "[tcp_t
     }
 }
 
-TEST_CASE("tcp: many small messages in a row, and more pieces than one system call takes", "[tcp_transport]") {
-    EACH_WAY;
-    CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
-        tested w(node, 99, r, members);
-        ear e;
-        w.listening = &e;
-        for (const std::string& found : {exchange_small_messages(r, w, e), exchange_pieces(r, w, 10'000, 1)})
-            if (!found.empty()) complain(found);
-    }) == "");
-}
-
 TEST_CASE("tcp: control messages that a rank does not read are refused once a queue is full", "[tcp_transport]") {
     EACH_WAY;
     std::atomic<std::uint64_t> taken{0};
@@ -214,95 +219,6 @@ TEST_CASE("tcp: control messages that a rank does not read are refused once a qu
         w.listening = &e;
         if (const std::string found = fill_control(r, w, e, taken); !found.empty()) complain(found);
     }) == "");
-}
-
-TEST_CASE(
-    "tcp: messages without a posted receive wait at their sender, and control messages pass them", "[tcp_transport]") {
-    EACH_WAY;
-    constexpr int many = 8;
-    constexpr std::size_t bytes = 9'000'000;  // more than the sockets hold
-    CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
-        for (const bool lower : {false, true}) {  // each rank sends once
-            tested w(node, 5 + lower, r, members);
-            ear e;
-            w.listening = &e;
-            std::vector<std::byte> data(bytes, std::byte{3});
-            const piece p{data.data(), bytes};
-            if ((r == 0) == lower) {
-                for (std::uint64_t i = 0; i < many; ++i) w.send(1 - r, label_of(0, 0, i), &p, 1);
-                w.tell(1 - r, {control_kind::board, 1, 2, 3, "behind"});
-                if (!until(w, [&] { return e.count(said_board) == 1; })) complain("no answer; " + e.text());
-                if (w.sent(1 - r) == many) complain("all of it left");
-                if (!until(w, [&] { return w.sent(1 - r) == many; })) complain("it did not leave later; " + e.text());
-            } else {
-                if (!until(w, [&] { return e.count(said_board) == 1; }))
-                    complain("control messages did not pass; " + e.text());
-                w.tell(1 - r, {control_kind::board, 4, 5, 6, "answer"});
-                idle(w, 0.05);
-                std::fill(data.begin(), data.end(), std::byte{0});
-                for (std::uint64_t i = 0; i < many; ++i) {
-                    w.receive(1 - r, label_of(0, 0, i), &p, 1);
-                    if (!until(w, [&] { return w.received(1 - r) == i + 1; })) complain("not received; " + e.text());
-                    if (std::count(data.begin(), data.end(), std::byte{3}) != static_cast<std::ptrdiff_t>(bytes))
-                        complain("other bytes");
-                    std::fill(data.begin(), data.end(), std::byte{0});
-                }
-            }
-            if (e.count("lost") > 0) complain(e.text());
-        }
-    }) == "");
-}
-
-TEST_CASE("tcp: a message of another label or size is reported, and none of it lands", "[tcp_transport]") {
-    EACH_WAY;
-    for (const int receiver : {0, 1})
-        for (const int wrong : {0, 1, 2, 3, 4})
-            CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
-                tested w(node, 5, r, members);
-                ear e;
-                w.listening = &e;
-                std::vector<std::byte> data(100'000, static_cast<std::byte>(r == receiver ? 1 : 2));
-                const piece first{data.data(), 10'000}, second{data.data() + 10'000, 50'000};
-                message_label label{8, 9, 10}, other = label;
-                (wrong == 0 ? other.fingerprint : other.sequence) += wrong < 2;
-                other.part += wrong == 2;
-                const piece sent{second.data, second.bytes + (wrong == 3) - (wrong == 4)};
-                if (r != receiver) {
-                    w.send(1 - r, label, &first, 1);
-                    w.send(1 - r, other, &sent, 1);
-                    w.send(1 - r, label, &second, 1);
-                    const piece back{data.data() + 90'000, 100};
-                    w.receive(1 - r, label, &back, 1);
-                    until(w, [&] { return e.count(said_board) > 0; });
-                    w.tell(1 - r, {control_kind::board, 1, 0, 0, ""});
-                    if (!until(w, [&] { return w.sent(1 - r) == 3; })) complain("sender stuck; " + e.text());
-                    if (!until(w, [&] { return e.count(said_leave) > 0; })) complain("no leave; " + e.text());
-                    if (w.received(1 - r) != 1) complain("the other direction stopped; " + e.text());
-                    return;
-                }
-                for (int i = 0; i < 2; ++i) {
-                    w.receive(1 - r, label, i == 0 ? &first : &second, 1);
-                }
-                w.receive(1 - r, label, &second, 1);
-                if (!until(w, [&] { return e.count("unexpected") > 0; })) complain("not reported; " + e.text());
-                w.tell(1 - r, {control_kind::board, 1, 0, 0, ""});
-                if (!until(w, [&] { return e.count(said_board) > 0; }))
-                    complain("control messages stopped; " + e.text());
-                idle(w, 0.02);
-                if (w.received(1 - r) != 1) complain("counted: " + std::to_string(w.received(1 - r)));
-                const piece back{data.data() + 90'000, 100};  // the other direction goes on
-                w.send(1 - r, label, &back, 1);
-                if (!until(w, [&] { return w.sent(1 - r) == 1; })) complain("the other direction stopped; " + e.text());
-                if (e.events.front() != "unexpected from " + std::to_string(1 - r) || e.count("unexpected") != 1)
-                    complain(e.text());
-                if (!(e.labels[0] == label && e.labels[1] == other) || e.sizes[0] != second.bytes ||
-                    e.sizes[1] != sent.bytes)
-                    complain("reported wrongly");
-                if (std::count(data.begin(), data.begin() + 10'000, std::byte{2}) != 10'000)
-                    complain("the first did not land");
-                if (std::count(data.begin() + 10'000, data.end(), std::byte{1}) != 90'000)
-                    complain("the wrong one landed");
-            }) == "");
 }
 
 // ---- the end of a peer ----------------------------------------------------------------------------------------------
@@ -614,47 +530,6 @@ TEST_CASE("tcp: all ranks leave at once, repeatedly, and none is reported as los
 
 // ---- abandon --------------------------------------------------------------------------------------------------------
 
-TEST_CASE(
-    "tcp: after `abandon` the caller's memory is not accessed, and control messages still go", "[tcp_transport]") {
-    EACH_WAY;
-    for (const int abandoning : {0, 1})
-        CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
-            constexpr std::size_t bytes = 12'000'000;
-            tested w(node, 5, r, members);
-            ear e;
-            w.listening = &e;
-            auto out = std::make_unique<std::vector<std::byte>>(bytes);
-            auto in = std::make_unique<std::vector<std::byte>>(bytes);
-            const piece po{out->data(), bytes}, pi{in->data(), bytes};
-            // In both directions a message is under way, and more are queued.
-            for (std::uint64_t i = 0; i < 3; ++i) {
-                w.send(1 - r, label_of(0, 0, i), &po, 1);
-                if (r == abandoning || i == 0) w.receive(1 - r, label_of(0, 0, i), &pi, 1);
-            }
-            if (r == abandoning) {
-                for (int i = 0; i < 100; ++i) w.progress();
-                until(w, [&] { return w.received(1 - r) > 0; });
-                w.abandon();
-                const auto arrived = w.received(1 - r), sent = w.sent(1 - r);
-                out.reset();
-                in.reset();
-                w.send(1 - r, label_of(0, 0, 9), &po, 1);  // of memory that has been freed
-                w.receive(1 - r, label_of(0, 0, 9), &pi, 1);
-                if (!w.tell(1 - r, {control_kind::broken, 1, 2, 3, "abandoned"})) complain("no way");
-                if (!until(w, [&] { return e.count(said_broken) > 0; })) complain("not heard; " + e.text());
-                if (w.received(1 - r) != arrived || w.sent(1 - r) != sent) complain("something moved");
-            } else {
-                if (!until(w, [&] { return e.count(said_broken) > 0; })) complain("not heard; " + e.text());
-                w.abandon();
-                out.reset();
-                in.reset();
-                w.tell(1 - r, {control_kind::broken, 1, 2, 3, "abandoned too"});
-                idle(w, 0.05);
-            }
-            if (e.count("unexpected") > 0 || e.events.front() == "lost " + std::to_string(1 - r)) complain(e.text());
-        }) == "");
-}
-
 TEST_CASE("tcp: `broken`, sent before the peer has connected, is received although the messages before it are not",
     "[tcp_transport]") {
     EACH_WAY;
@@ -719,34 +594,6 @@ TEST_CASE(
                 }
             }) == "");
         }
-}
-
-TEST_CASE("tcp: a listener may call `abandon` and `tell`", "[tcp_transport]") {
-    EACH_WAY;
-    CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
-        tested w(node, 5, r, members);
-        struct quitter final : message_transport::listener {
-            message_transport* w = nullptr;
-            int unexpecteds = 0, boards = 0;
-            void heard(int, const control_message& n) override { boards += n.what == control_kind::board; }
-            void lost(int, const char*) override {}
-            void unexpected(int peer, const message_label&, const message_label&, std::size_t, std::size_t) override {
-                ++unexpecteds;
-                w->abandon();
-                w->tell(peer, {control_kind::board, 0, 0, 0, ""});
-            }
-        } q;
-        q.w = &w;
-        w.listening = &q;
-        std::vector<std::byte> data(3'000'000);
-        const piece p{data.data(), data.size()};
-        w.receive(1 - r, label_of(9, 9, 9), &p, 1);
-        w.send(1 - r, label_of(0, 0, 0), &p, 1);
-        // The first rank to see it abandons its own message too.
-        if (!until(w, [&] { return q.boards + q.unexpecteds > 0; })) complain("nothing heard");
-        if (q.boards > 1 || q.unexpecteds > 1) complain("heard twice");
-        if (w.received(1 - r) != 0) complain("something arrived");
-    }) == "");
 }
 
 // ---- stray connections, and early ones ------------------------------------------------------------------------------

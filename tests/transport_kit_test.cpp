@@ -12,8 +12,10 @@
 #include <colls/transports/threads.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
 #include <map>
+#include <thread>
 
 using namespace support;
 
@@ -255,6 +257,112 @@ TEST_CASE("transport kit: finds transports that lose, change or reorder messages
     CHECK(has(finding_about(with_transport<losing>(false)), "waited"));
     CHECK(has(finding_about(with_transport<counts_sent_early>(true)), "rank"));
     CHECK(has(finding_about(with_transport<counts_received_early>(true)), "rank"));
+}
+
+namespace {
+
+/// Tells the listener at once of the control messages that come while the rank sends one.
+struct reports_at_once : passing_transport {
+    using passing_transport::passing_transport;
+    bool tell(int peer, const control_message& what) override {
+        const bool told = to_->tell(peer, what);
+        to_->progress();
+        return told;
+    }
+};
+/// Does not report a message that does not match.
+struct silent : passing_transport {
+    using passing_transport::passing_transport;
+    void unexpected(int, const message_label&, const message_label&, std::size_t, std::size_t) override {}
+};
+/// Reports the label that is wanted as the one that has come.
+struct reports_wrong_label : passing_transport {
+    using passing_transport::passing_transport;
+    void unexpected(int q, const message_label& wanted, const message_label&, std::size_t a, std::size_t b) override {
+        passing_transport::unexpected(q, wanted, wanted, a, b);
+    }
+};
+/// Goes on with its messages after `abandon`.
+struct goes_on : passing_transport {
+    using passing_transport::passing_transport;
+    void abandon() override {}
+};
+/// Tells rank 0 alone what is to be told to all.
+struct tells_some : passing_transport {
+    using passing_transport::passing_transport;
+    void tell_all(const control_message& what) override { to_->tell(0, what); }
+};
+/// Sends control messages of more than 100 characters without their ends.
+struct cuts_texts : passing_transport {
+    using passing_transport::passing_transport;
+    bool tell(int peer, control_message const& what) override {
+        const std::string text = std::string(what.text).substr(0, 100);
+        return to_->tell(peer, {what.what, what.a, what.b, what.c, text.c_str()});
+    }
+};
+/// Reports a rank that leaves as lost.
+struct takes_leave_for_loss : passing_transport {
+    using passing_transport::passing_transport;
+    void heard(int peer, const control_message& what) override {
+        what.what == control_kind::leave ? lost(peer, "it is gone") : passing_transport::heard(peer, what);
+    }
+};
+/// Reports `leave` twice.
+struct leaves_twice : passing_transport {
+    using passing_transport::passing_transport;
+    void heard(int peer, const control_message& what) override {
+        passing_transport::heard(peer, what);
+        if (what.what == control_kind::leave) passing_transport::heard(peer, what);
+    }
+};
+/// Sleeps on though something has come.
+struct sleeps_on : passing_transport {
+    using passing_transport::passing_transport;
+    void idle(double seconds) override { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+};
+
+/// Transports that are queues in this process, each within a Transport.
+template <class Transport>
+colls::testing::message_transports_of_group queues(int n) {
+    const auto network = std::make_shared<queue_network>(n);
+    colls::testing::message_transports_of_group all;
+    for (int r = 0; r < n; ++r) {
+        auto own = std::make_unique<queue_transport>(network, r);
+        if constexpr (std::is_same_v<Transport, queue_transport>)
+            all.push_back(std::move(own));
+        else
+            all.push_back(std::make_unique<Transport>(std::move(own)));
+    }
+    return all;
+}
+template <class Transport>
+std::string breach() {
+    const auto report = colls::testing::message_transports(queues<Transport>, {.deadline = 1});
+    CHECK_FALSE(report.ok());
+    return report.text();
+}
+
+}  // namespace
+
+TEST_CASE("transport kit: a transport as a user writes it keeps the contract, and breaches are found", "[kit]") {
+    const auto report = colls::testing::message_transports(queues<queue_transport>, {.deadline = 300});
+    CHECK(report.text().find("checks in groups of up to 3 ranks") != std::string::npos);
+    CHECK(has(breach<flipping>(), "wrong bytes"));
+    CHECK(has(breach<losing>(), "small messages"));
+    CHECK(has(breach<swapping>(), "as unexpected that is not"));
+    CHECK(has(breach<counts_sent_early>(), "before messages that had left"));
+    CHECK(has(breach<counts_received_early>(), "wrong bytes"));
+    CHECK(has(breach<drops_leave>(), "leave is reported"));
+    CHECK(has(breach<drops_broken>(), "broken is reported"));
+    CHECK(has(breach<reports_at_once>(), "outside progress"));
+    CHECK(has(breach<silent>(), "the mismatch is reported"));
+    CHECK(has(breach<reports_wrong_label>(), "wrong labels"));
+    CHECK(has(breach<goes_on>(), "abandon"));
+    CHECK(has(breach<tells_some>(), "broken is reported"));
+    CHECK(has(breach<cuts_texts>(), "another control message"));
+    CHECK(has(breach<takes_leave_for_loss>(), "reported lost"));
+    CHECK(has(breach<leaves_twice>(), "behind leave"));
+    CHECK(has(breach<sleeps_on>(), "idle does not end"));
 }
 
 TEST_CASE("transport kit: finds transports that drop control messages", "[kit]") {

@@ -21,6 +21,7 @@ using colls::detail::wait_site;
 class passing_transport : public message_transport, private message_transport::listener {
 public:
     explicit passing_transport(std::unique_ptr<message_transport> to) : to_(std::move(to)) { to_->listening = this; }
+    ~passing_transport() override { to_->linger = linger; }
     std::uint64_t send(int peer, const message_label& label, const piece* pieces, int count) override {
         return to_->send(peer, label, pieces, count);
     }

@@ -6,6 +6,7 @@
 
 #include <colls/detail/transport/tcp/tcp_node.hpp>
 #include <colls/extend/message_transport.hpp>
+#include <colls/testing/transport.hpp>
 
 #include <dirent.h>
 #include <sys/wait.h>
@@ -346,41 +347,13 @@ inline std::string exchange(const random_traffic& t, int rank, int n, message_tr
     return wrong;
 }
 
-/// Two ranks send each other 3,000 messages of 8 bytes or none, in a row. Empty: all were right.
-inline std::string exchange_small_messages(int rank, message_transport& w, const ear& e) {
-    constexpr std::uint64_t many = 3000;
-    const int peer = 1 - rank;
-    std::vector<std::uint64_t> out(many), in(many);
-    for (std::uint64_t i = 0; i < many; ++i) {
-        out[i] = i * 3 + static_cast<std::uint64_t>(rank);
-        const piece p{reinterpret_cast<std::byte*>(&in[i]), i % 5 == 0 ? 0 : sizeof in[i]};
-        w.receive(peer, label_of(peer, rank, i), &p, 1);
-    }
-    for (std::uint64_t i = 0; i < many; ++i) {
-        const piece p{reinterpret_cast<std::byte*>(&out[i]), i % 5 == 0 ? 0 : sizeof out[i]};
-        w.send(peer, label_of(rank, peer, i), &p, i % 5 == 0 ? 0 : 1);
-    }
-    if (!until(w, [&] { return w.sent(peer) == many && w.received(peer) == many; })) return "not done; " + e.text();
-    for (std::uint64_t i = 0; i < many; ++i)
-        if (in[i] != (i % 5 == 0 ? 0 : i * 3 + static_cast<std::uint64_t>(peer)))
-            return "wrong at " + std::to_string(i);
-    return "";
-}
-/// Two ranks send each other one message of pieces of `size` bytes, which lie in every other one of `places` places.
-/// Empty: it was right.
-inline std::string exchange_pieces(int rank, message_transport& w, std::size_t places, std::size_t size) {
-    const int peer = 1 - rank;
-    std::vector<std::byte> from(size * places), to(size * places);
-    std::vector<piece> sent, received;
-    for (std::size_t i = 0; i < places; i += 2) {
-        std::fill_n(&from[i * size], size, static_cast<std::byte>(i % 251));
-        sent.push_back({&from[i * size], size});
-        received.push_back({&to[i * size], size});
-    }
-    const std::uint64_t number = w.receive(peer, label_of(0, 0, 1), received.data(), static_cast<int>(received.size()));
-    const std::uint64_t own = w.send(peer, label_of(0, 0, 1), sent.data(), static_cast<int>(sent.size()));
-    if (!until(w, [&] { return w.sent(peer) == own + 1 && w.received(peer) == number + 1; })) return "pieces: not done";
-    return from == to ? "" : "pieces: wrong";
+/// What is against the contract of message transports, or an empty text. `make` as colls::testing takes it.
+template <class Make>
+std::string breach_of_contract(
+    Make make, std::vector<int> groups = {2, 3, 5}, std::vector<std::size_t> sizes = {}, std::size_t large = 400'000) {
+    const auto report = colls::testing::message_transports(std::move(make),
+        {.deadline = patience_s, .groups = std::move(groups), .sizes = std::move(sizes), .large = large});
+    return report.ok() ? "" : report.text();
 }
 
 /// Rank 1 sends control messages to rank 0, which does not look, until one is refused: not before a queue is full, and

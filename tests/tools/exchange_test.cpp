@@ -831,15 +831,15 @@ TEST_CASE("exchange: of plans with waits by chance, those are proven that are ri
 TEST_CASE("exchange: fields are encoded as the description of protobuf has them", "[exchange]") {
     using exchange::protobuf::message;
     using namespace std::string_literals;
-    CHECK(error_text().number(1, 150).encoded() == "\x08\x96\x01");
-    CHECK(error_text().number(1, 127).number(2, 128).encoded() == "\x08\x7f\x10\x80\x01");
-    CHECK(error_text().number(16, 0).encoded() == "\x80\x01\x00"s);
-    CHECK(error_text().number(1, ~std::uint64_t{0}).encoded() == "\x08" + std::string(9, '\xff') + "\x01");
-    CHECK(error_text().text(2, "testing").encoded() == "\x12\x07testing");
-    CHECK(error_text().add(3, error_text().number(1, 150)).encoded() == "\x1a\x03\x08\x96\x01");
-    CHECK(error_text().numbers(6, {3, 270, 86942}).numbers(7, {}).encoded() == "\x32\x06\x03\x8e\x02\x9e\xa7\x05");
+    CHECK(message().number(1, 150).encoded() == "\x08\x96\x01");
+    CHECK(message().number(1, 127).number(2, 128).encoded() == "\x08\x7f\x10\x80\x01");
+    CHECK(message().number(16, 0).encoded() == "\x80\x01\x00"s);
+    CHECK(message().number(1, ~std::uint64_t{0}).encoded() == "\x08" + std::string(9, '\xff') + "\x01");
+    CHECK(message().text(2, "testing").encoded() == "\x12\x07testing");
+    CHECK(message().add(3, message().number(1, 150)).encoded() == "\x1a\x03\x08\x96\x01");
+    CHECK(message().numbers(6, {3, 270, 86942}).numbers(7, {}).encoded() == "\x32\x06\x03\x8e\x02\x9e\xa7\x05");
     const std::string text(300, 'a');
-    CHECK(error_text().text(1, text).delimited() == "\xaf\x02\x0a\xac\x02" + text);
+    CHECK(message().text(1, text).delimited() == "\xaf\x02\x0a\xac\x02" + text);
 }
 
 namespace {
@@ -999,7 +999,7 @@ traces check_traces(const colls::any_schedule& s, int n, double bytes) {
     }
     CHECK(sent == received);
     std::set<std::uint64_t> tags;
-    for (const error_text& m : sent) CHECK(tags.insert(m[2]).second);
+    for (const message& m : sent) CHECK(tags.insert(m[2]).second);
     const colls::cost c = colls::cost_of(s, n);
     const double block = bytes / s.blocks(n);
     CHECK(static_cast<long>(sent.size()) == c.messages);

@@ -27,8 +27,8 @@ struct planned_fault {
     bool done = false;
 
     // Requests after the one with the wrong key are not carried out: the queue pair has failed.
-    void corrupt(std::vector<rdma::request>& chain, std::vector<rdma::gather>& gathers) {
-        for (rdma::request& r : chain) {
+    void corrupt(std::vector<rdma::write_request>& chain, std::vector<rdma::gather>& gathers) {
+        for (rdma::write_request& r : chain) {
             if (in == 0 || --in > 0) continue;
             if (how == fault::own_key &&
                 (r.inlined || r.count == 0)) {  // it does not use its own key: take the next one
@@ -54,10 +54,10 @@ public:
     rdma::queue_limits limits() const override { return queue_->limits(); }
     rdma::queue_name name() const override { return queue_->name(); }
     const char* connect(const rdma::queue_name& peer) override { return queue_->connect(peer); }
-    const char* post(const rdma::request* chain, int count, const rdma::gather* gathers) override {
-        std::vector<rdma::request> own(chain, chain + count);
+    const char* post(const rdma::write_request* chain, int count, const rdma::gather* gathers) override {
+        std::vector<rdma::write_request> own(chain, chain + count);
         std::size_t used = 0;
-        for (const rdma::request& r : own) used = std::max<std::size_t>(used, r.first + r.count);
+        for (const rdma::write_request& r : own) used = std::max<std::size_t>(used, r.first + r.count);
         std::vector<rdma::gather> pieces(gathers, gathers + used);
         planned().corrupt(own, pieces);
         return queue_->post(own.data(), count, pieces.data());

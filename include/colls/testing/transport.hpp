@@ -29,11 +29,14 @@
 //     if (!report.ok()) fail(report.text());
 #pragma once
 
+#include <colls/testing/detail/message_contract.hpp>
 #include <colls/testing/detail/transport_battery.hpp>
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace colls::inline v1::testing {
@@ -73,6 +76,35 @@ class transport_report;
 template <class Run>
 transport_report transport(Run&& run, const transport_limits& limits = {});
 
+/// How message_transports tries them.
+struct message_limits {
+    double deadline = 20;                 ///< seconds that one wait may take
+    std::vector<int> groups = {2, 3};     ///< numbers of ranks, 2 or more, one group each, in this order
+    std::vector<std::size_t> sizes = {};  ///< bytes at which the transport changes its method
+    std::size_t large = 400'000;          ///< bytes of a large message: more than the transport holds in itself
+    /// Where ranks are processes of their own: begins a meeting of all, and returns a function that says, without
+    /// waiting, whether all have come.
+    std::function<std::function<bool()>()> meet = {};
+};
+/// The transports of a group, by rank.
+using message_transports_of_group = std::vector<std::unique_ptr<extend::message_transport>>;
+
+/// Tests transports of messages alone, by the contract in extend/message_transport.hpp; use it before `transport`,
+/// which tests the calls of groups over them. `make(n)` returns the transports of a new group of n ranks, by rank,
+/// which can reach each other. This thread drives them all, so that each order of events is tried as it is meant, and
+/// no step waits. Where the ranks are processes of their own (MPI), each of them calls this function, make returns null
+/// for the ranks of the others, and limits.meet is set.
+///
+/// What is tried: numbers, counts and bytes of messages of all sizes, with either side first, many small ones, many
+/// pieces, and in random order; control messages before messages without a receive; messages that do not match; leave,
+/// broken and abandon amid messages; a listener that answers; that idle ends when something arrives; that the listener
+/// is called in progress alone, once for each event, and after what comes before it. Memory of messages has guard
+/// bytes, and is freed on abandon. Ranks that die are not tried: they need processes.
+///
+/// It takes about a second on one core, and ends at the first finding; where a message is lost, limits.deadline later.
+transport_report message_transports(
+    std::function<message_transports_of_group(int n)> make, const message_limits& limits = {});
+
 /// What the kit has found.
 class transport_report {
 public:
@@ -90,6 +122,8 @@ public:
 private:
     template <class Run>
     friend transport_report transport(Run&& run, const transport_limits& limits);
+    friend transport_report message_transports(
+        std::function<message_transports_of_group(int n)> make, const message_limits& limits);
 
     /// Returns whether the group passed: `finding` is empty.
     bool add(int ranks, std::size_t checks, const std::string& finding) {
@@ -120,6 +154,20 @@ transport_report transport(Run&& run, const transport_limits& limits) {
     for (const int n : limits.groups) {
         const auto battery = [&](communicator& comm) { kit::transport_battery(comm, n, limits.deadline).run(); };
         if (!report.add(n, kit::transport_battery::checks(n), kit::outcome_of(run, n, battery))) break;
+    }
+    return report;
+}
+
+inline transport_report message_transports(
+    std::function<message_transports_of_group(int n)> make, const message_limits& limits) {
+    namespace kit = v1::detail::testing;
+    const kit::contract_settings how{std::move(make), limits.meet, limits.sizes, limits.large, limits.deadline};
+    transport_report report;
+    for (const int n : limits.groups) {
+        if (n < 2) continue;
+        kit::message_contract contract(n, how);
+        const std::string finding = contract.run();
+        if (!report.add(n, static_cast<std::size_t>(n * contract.steps()), finding)) break;
     }
     return report;
 }

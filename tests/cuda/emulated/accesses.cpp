@@ -315,7 +315,7 @@ void thread_context::load_strong(space s, u64 address, void* to, u32 bytes, sema
     if (m.weak) {
         const auto i = m.messages.find(key);
         if (i != m.messages.end() && i->second.bytes == bytes && i->second.value == value) {
-            const error_text& last = i->second;
+            const message& last = i->second;
             u64& newest = newest_in(*block, key);
             if (newest < last.number && order.sequential_at < last.number &&
                 !is_ordered(*this, last.slot, last.thread, last.clock) && m.below(2) == 0) {
@@ -343,7 +343,7 @@ void thread_context::store_strong(
         if (releases(how) && reach == scope::system) block->to_host.arrive();
         // The host may look now: it sees this store without the plain ones before it.
         if (block->to_host.is_near(reinterpret_cast<u64>(at))) usleep(2000);
-        error_text& last = m.messages[reinterpret_cast<u64>(at)];
+        message& last = m.messages[reinterpret_cast<u64>(at)];
         if (last.number > newest_in(*block, reinterpret_cast<u64>(at)) && last.bytes == bytes &&
             last.value == read_atomically(at, bytes) && !is_ordered(*this, last.slot, last.thread, last.clock) &&
             m.below(2) == 0)
@@ -367,7 +367,7 @@ u64 thread_context::update(
     while (!exchange_if(at, old, value, bytes)) value = f(old, a, b);
     if (m.weak) {
         if (releases(how) && reach == scope::system) block->to_host.arrive();
-        error_text& last = m.messages[reinterpret_cast<u64>(at)];
+        message& last = m.messages[reinterpret_cast<u64>(at)];
         const bool is_known = last.bytes == bytes && last.value == old;
         if (is_known)
             take(*this, last.released, how, reach);

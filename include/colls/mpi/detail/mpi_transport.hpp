@@ -72,7 +72,7 @@ public:
     }
     /// MPI has nothing to sleep on: this yields at first, and then sleeps for 50 us at a time.
     void idle(double seconds) override {
-        if (completing_ || complete_some()) return;
+        if (completing_) return;
         if (++idle_calls_ < 64)
             sched_yield();
         else

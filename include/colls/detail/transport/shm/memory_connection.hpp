@@ -127,7 +127,10 @@ private:
     }
     // The rings are there from the beginning.
     static void connect() {}
-    static bool takes(ring_pair&, const control_message&) { return true; }
+    bool takes(ring_pair&, const control_message& what) {
+        if (what.what == control_kind::broken) read(messages_, all);  // it comes behind the messages written before it
+        return !is_over();
+    }
     static bool takes_welcome(ring_pair&) { return false; }
     void end_by_garbage(ring_pair&) { report_lost("what it wrote into the shared memory is not of this protocol"); }
     // True: `leave` goes as a control message; here it is told by closing the rings.

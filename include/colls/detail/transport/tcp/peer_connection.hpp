@@ -14,7 +14,8 @@
 // messages that it stands behind.
 //
 // `leave` is written on both sockets: on the control socket at once, so that the end of the connection is not taken for
-// a failure, and behind the last message on the message socket, where it is reported to the listener.
+// a failure, and behind the last message on the message socket. It is reported when both have been read. Before
+// `broken` is reported, what has come on the message socket is read.
 //
 // A message that no receive has been posted for stays unread, as do all messages behind it: the sender's socket fills
 // up, and what follows stays queued there.
@@ -374,12 +375,19 @@ private:
     }
     // False: a control message that is not to be reported now.
     bool takes(const connection_socket& s, const control_message& what) {
+        // It comes behind the messages that were written before it.
+        if (what.what == control_kind::broken && &s == &control_socket() && message_socket().carries_frames())
+            read(message_socket(), most_reads);
         if (what.what != control_kind::leave) return true;
+        (&s == &message_socket() ? left_messages_ : left_control_) = true;
         if (peers_leave_ == leave_of_peer::unheard) peers_leave_ = leave_of_peer::heard;
-        if (&s != &message_socket() || peers_leave_ == leave_of_peer::reported) return false;
+        if (!left_messages_ || awaits_control_leave() || peers_leave_ == leave_of_peer::reported) return false;
         peers_leave_ = leave_of_peer::reported;
         return true;
     }
+    /// Control messages that the peer sent before its `leave` are still to come. (A peer that has not accepted this
+    /// rank's connection has written all behind its messages.)
+    bool awaits_control_leave() { return !left_control_ && control_socket().is_open() && (lower_ || own_.welcomed); }
     static bool takes_welcome(connection_socket& s) { return s.welcomed = true; }
     void end_by_garbage(connection_socket& s) { close(s, EPROTO); }
 
@@ -401,6 +409,7 @@ private:
     bool awaited_ = false;
     own_leave leave_ = own_leave::unsaid;
     leave_of_peer peers_leave_ = leave_of_peer::unheard;
+    bool left_messages_ = false, left_control_ = false;  // `leave` has been read from that socket
     end_of_peer end_ = end_of_peer::unseen;
     double ended_at_ = 0;
     char why_[96] = "";  // the first socket ended
