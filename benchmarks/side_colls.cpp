@@ -56,7 +56,7 @@ public:
     /// The schedule of the latest call: the other one where buffers are out of the others' reach.
     std::string chosen(job what, std::size_t bytes, std::uint32_t) const {
         const internal::rank_context& self = comm_.context();
-        const std::string_view name = self.recent[(self.calls - 1) % internal::call_record::kept].schedule;
+        const std::string_view name = self.log.recent[(self.log.count - 1) % internal::call_record::kept].schedule;
         if (s_.transport != "staged" || name == internal::eager_name) return std::string(name);
         const colls::collective c = bench::collective_of(what);
         return std::string(internal::choose_out_of_reach(

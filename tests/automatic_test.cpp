@@ -244,7 +244,7 @@ TEST_CASE("predictions: a larger buffer is never predicted to take less time", "
                 if (node > 0 && (machine.message == 0 || n % node != 0 || n == node)) continue;
                 const auto backend = std::make_shared<fake_backend>(machine);
                 detail::rank_context e(0, n, detail::group_memory(), backend);
-                e.ranks_per_host = node;
+                e.layout.ranks_per_host = node;
                 const detail::shared_machine m = detail::model_of(machine, n);
                 CHECK(m.alpha >= machine.alpha);
                 for (const auto c : collectives) {
@@ -293,7 +293,7 @@ TEST_CASE(
     using namespace colls;
     const auto eager_limit = [](const detail::machine& figures, collective what, std::size_t reach) {
         detail::rank_context e(0, 2, detail::group_memory(), std::make_shared<fake_backend>(figures));
-        e.reach = reach;
+        e.access.reach = reach;
         std::size_t last = 0;
         for (std::size_t bytes = 64; bytes <= 65536; bytes += 64) {
             const detail::prediction p =
@@ -342,12 +342,12 @@ TEST_CASE("figures_now: a usual time of a line where the cores' distance has cha
         const bool was_near = measured.alpha < measured.near_below;
         seen& s = of_rank[static_cast<std::size_t>(comm.rank())];
         s.as_measured = detail::figures_now(self).alpha == measured.alpha;
-        s.first = self.sequence == 0;
+        s.first = self.direct.count == 0;
         if (comm.rank() == 0)
             for (int i = 0; i < 2; ++i)
                 detail::distance::take_sample(self, 0, was_near ? 2 * measured.near_below : measured.near_below / 2);
         std::vector<float> x(100'000);
-        while (self.sequence <= detail::window + 8) colls::broadcast(comm, x, 0);
+        while (self.direct.count <= detail::window + 8) colls::broadcast(comm, x, 0);
         s.follows = detail::near_so_far(self) == was_near ||  // cores were sampled meanwhile, and decided so
                     (detail::figures_now(self).alpha < measured.near_below) == !was_near;
     });
@@ -373,7 +373,7 @@ TEST_CASE("distance: the rank whose turn it is sends rank 0's line back, however
         const int asked = 1 + static_cast<int>(sequence % 2);
         const std::uint64_t before = shared.back.value;
         detail::distance::sample(*ranks[0], sequence, 0, true);  // no rank is there: it waits for a moment
-        CHECK(ranks[0]->near_votes == 0);
+        CHECK(ranks[0]->eager.near_votes == 0);
         const std::uint64_t sent = shared.there.value;
         CHECK(sent > before);
         CHECK(shared.back.value == before);
@@ -412,12 +412,12 @@ TEST_CASE("the eager path: one call in 128 tells the distance of the cores, with
             s.differ += std::memcmp(out.data(), first.data(), bytes) != 0;
         }
         // The next call tells the distance: a plan that is made now does not, nor does it count.
-        const std::uint64_t before = self.eager_calls;
+        const std::uint64_t before = self.eager.count;
         auto plan = prepare::all_reduce(comm, in, out, sum);
         for (int i = 0; i < 3; ++i) plan.run();
-        s.of_plan = self.eager_calls - before;
+        s.of_plan = self.eager.count - before;
         all_reduce(comm, in, out, sum);
-        s.eager = self.eager_calls, s.scheduled = self.sequence;
+        s.eager = self.eager.count, s.scheduled = self.direct.count;
         s.chosen = s.chosen && eager_is_chosen();
     });
     for (const seen& s : of_rank) {

@@ -175,8 +175,8 @@ TEST_CASE("host_hierarchy: worlds of uneven and interleaved hosts know and weigh
     if (support::sanitized_threads) return;
     for (const std::vector<int>& host : {three_five_one, interleaved})
         CHECK_NOTHROW(run_on_hosts(host, [&](communicator& comm) {
-            expect(comm.context().hosts == host_map(host), "the world's hosts");
-            expect(comm.context().ranks_per_host == 0, "hosts are not alike");
+            expect(comm.context().layout.hosts == host_map(host), "the world's hosts");
+            expect(comm.context().layout.ranks_per_host == 0, "hosts are not alike");
             const std::string weighed = explain(comm, collective::all_reduce, 1 << 20);
             expect(names(weighed, "host_hierarchy<circulant>  ") && names(weighed, "host_hierarchy<circulant>, 1 lane"),
                 "automatic weighs\n" + weighed);
@@ -193,10 +193,10 @@ TEST_CASE("host_hierarchy: worlds of uneven and interleaved hosts know and weigh
             std::vector<int> left;
             for (std::size_t r = static_cast<std::size_t>(comm.rank()) % 2; r < host.size(); r += 2)
                 left.push_back(host[r]);
-            expect(odd.context().hosts == host_map(left), "hosts after split");
+            expect(odd.context().layout.hosts == host_map(left), "hosts after split");
             check_calls<host_hierarchy<tree<>>>(odd, 1, 1001);
             communicator alone = comm.split(host[static_cast<std::size_t>(comm.rank())], comm.rank());
-            expect(!alone.context().hosts.known(), "a group of one host");
+            expect(!alone.context().layout.hosts.known(), "a group of one host");
             check_calls<host_hierarchy<circulant<>>>(alone, 0, 1001);
         }));
 }
@@ -221,8 +221,8 @@ TEST_CASE("host_hierarchy: shrink makes the hierarchy anew: 4 + 4 ranks that los
     std::string ended;
     try {
         run_on_hosts(host, [&](communicator& comm) {
-            expect(comm.context().ranks_per_host == 4, "equal hosts");
-            expect(comm.context().hosts == host_map(host), "the map of equal hosts");
+            expect(comm.context().layout.ranks_per_host == 4, "equal hosts");
+            expect(comm.context().layout.hosts == host_map(host), "the map of equal hosts");
             expect(names(explain(comm, collective::all_reduce, 1 << 20), "hierarchical<direct, circulant>"), "equal");
             check_calls<automatic>(comm, 0, 1001);
             barrier(comm);
@@ -236,7 +236,8 @@ TEST_CASE("host_hierarchy: shrink makes the hierarchy anew: 4 + 4 ranks that los
             expect(failed, "no rank noticed");
             communicator rest = comm.shrink();
             expect(rest.size() == 7, "size");
-            expect(rest.context().hosts == host_map(left) && rest.context().ranks_per_host == 0, "hosts after shrink");
+            expect(rest.context().layout.hosts == host_map(left) && rest.context().layout.ranks_per_host == 0,
+                "hosts after shrink");
             const std::string weighed = explain(rest, collective::all_reduce, 1 << 20);
             expect(names(weighed, "host_hierarchy<circulant>"), weighed);
             for (const int root : {0, 5}) {
@@ -282,8 +283,8 @@ TEST_CASE("automatic: takes host_hierarchy on uneven hosts with a core for each 
     const int n = static_cast<int>(host.size());
     detail::rank_context e(0, n, detail::group_memory(), std::make_shared<figures_alone>(net));
     e.by_messages = true;
-    e.hosts = host_map(host);
-    e.two_levels = &detail::two_level_candidates_on;
+    e.layout.hosts = host_map(host);
+    e.layout.two_levels = &detail::two_level_candidates_on;
     const auto chosen = [&](collective what, std::size_t bytes, int root = 0) {
         detail::demand d = detail::demand_of(e, what, bytes, false);
         d.root = root;

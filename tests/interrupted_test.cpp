@@ -266,7 +266,7 @@ void work(colls::communicator& comm) {
         colls::all_reduce(all, x, colls::sum);
         expect(x == std::vector<int>(count, all.size() * (all.size() + 1) / 2), what);
     };
-    shared().copying += comm.context().copies_between;
+    shared().copying += comm.context().access.copies_between;
     summed(comm, 1, "a small sum");
     summed(comm, 300'000, "a large sum");
 

@@ -314,7 +314,7 @@ void move_cores(colls::communicator& comm) {
     if (comm.rank() != 0) return;
     const double limit = self.backend->figures().near_below,
                  seconds = detail::near_so_far(self) ? 2 * limit : limit / 2;
-    for (int i = 0; i < 4; ++i) detail::distance::take_sample(self, self.sequence, seconds);
+    for (int i = 0; i < 4; ++i) detail::distance::take_sample(self, self.direct.count, seconds);
 }
 
 TEST_CASE("a prepared collective: allocates nothing when it is run or started again", "[nonblocking][prepare]") {

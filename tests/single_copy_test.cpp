@@ -404,7 +404,7 @@ TEST_CASE("single copies: ordinary buffers go as is best at the distance that th
                 for (int i = 0; i < 500 && detail::near_so_far(self) != near; ++i) {
                     const double limit = self.backend->figures().near_below;
                     if (comm.rank() == 0)
-                        detail::distance::take_sample(self, self.sequence, near ? limit / 2 : 2 * limit);
+                        detail::distance::take_sample(self, self.direct.count, near ? limit / 2 : 2 * limit);
                     colls::barrier(comm);
                 }
                 colls::all_gather(comm, in, out);
@@ -421,7 +421,7 @@ TEST_CASE("single copies: ordinary buffers go as is best at the distance that th
                                detail::copies_at(self, (made.key >> 25 & 1) != 0);
                 }
                 if (moved && agreed) {
-                    c.wrong += self.copies_between && detail::copies_at(self, near) != near;
+                    c.wrong += self.access.copies_between && detail::copies_at(self, near) != near;
                     c.wrong += detail::streams_at(self, near) == near;
                 }
                 calls.run(8, static_cast<unsigned>(n));
@@ -475,7 +475,7 @@ TEST_CASE(
             counters& c = shared_counters();
             colls::processes::run(n, [&](colls::communicator& comm) {
                 colls::detail::rank_context& self = comm.context();
-                self.streams = true;                                   // as if so measured
+                self.access.streams = true;                            // as if so measured
                 self.waits = colls::detail::wait_policy(true, false);  // asks for no other rank on its core
                 battery(comm, count, c).run_all_gather();
             });

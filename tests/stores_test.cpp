@@ -33,7 +33,7 @@ bool set_distance(colls::communicator& comm, bool near) {
     std::vector<float> moved(600);  // by a schedule, whose operations have numbers
     for (int i = 0; i < 500 && detail::near_so_far(self) != near; ++i) {
         const double limit = self.backend->figures().near_below;
-        if (comm.rank() == 0) detail::distance::take_sample(self, self.sequence, near ? limit / 2 : 2 * limit);
+        if (comm.rank() == 0) detail::distance::take_sample(self, self.direct.count, near ? limit / 2 : 2 * limit);
         colls::all_reduce<colls::direct>(comm, moved, colls::sum);
     }
     return detail::near_so_far(self) == near;

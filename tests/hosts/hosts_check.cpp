@@ -104,14 +104,15 @@ int suite(std::uint64_t seed, std::uint64_t calls, int per_host, const std::stri
     colls::communicator comm = colls::world();
     tally t;
     t.rank = comm.rank();
-    const int found = comm.context().ranks_per_host;
+    const int found = comm.context().layout.ranks_per_host;
     t.check(found == per_host,
         "the world has found " + std::to_string(found) + " ranks a host, not " + std::to_string(per_host));
     const std::string weighed = colls::explain(comm, colls::collective::all_reduce, 1 << 20);
     t.check((weighed.find("hierarchical") != weighed.npos) == (per_host > 0), "automatic weighs\n" + weighed);
-    const bool uneven = per_host == 0 && comm.context().hosts.known();
+    const bool uneven = per_host == 0 && comm.context().layout.hosts.known();
     t.check((weighed.find("host_hierarchy") != weighed.npos) == uneven, "automatic weighs\n" + weighed);
-    if (sizes) t.check(sizes_of(comm.context().hosts) == *sizes, "hosts of " + sizes_of(comm.context().hosts));
+    if (sizes)
+        t.check(sizes_of(comm.context().layout.hosts) == *sizes, "hosts of " + sizes_of(comm.context().layout.hosts));
     mpi_tests::works(comm, t);
     mpi_tests::random_calls(comm, seed, calls, {[] {}, [] {}, [&](auto own) { return same_everywhere(comm, own); }}, t);
     mpi_tests::messages(comm, seed, t);

@@ -24,7 +24,7 @@ public:
         rank_context& self = context(rank);
         // A wait advances the other operations after its last spin: it has none.
         self.waits = wait_policy(true, false);
-        if (!reached_) self.reach = 0;
+        if (!reached_) self.access.reach = 0;
         try {
             std::vector<operation_state*> open(messages_.size());
             for (std::size_t k = 0; k < messages_.size(); ++k) open[k] = start(self, k);

@@ -62,7 +62,7 @@ std::vector<std::string> rivals_of(
         return true;
     };
     // Ordinary buffers of processes are staged, and the library may choose another schedule for that.
-    const bool same_for_all_buffers = self.by_messages || self.shares_everything();
+    const bool same_for_all_buffers = self.by_messages || self.access.is_whole();
     std::vector<std::string> rivals;
     for (const std::string& name : schedule_names()) {
         if (!supports(name, what, comm.size()) || !is_weighed(name)) continue;

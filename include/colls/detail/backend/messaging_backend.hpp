@@ -52,8 +52,8 @@ public:
         self->crowded = crowded;
         self->waits = wait_policy(crowded, true);
         self->number = number;
-        self->ranks_per_host = ranks_per_host;
-        self->hosts = hosts;
+        self->layout.ranks_per_host = ranks_per_host;
+        self->layout.hosts = hosts;
         b->self_ = self.get();
         for (message_transport* t : {b->collectives_.get(), b->messages_.get()}) {
             t->listening = b.get();
@@ -81,7 +81,7 @@ public:
     }
     bool announced(rank_context& self, int rank) override {
         if (rank == self.rank) return !own_sends_.empty();
-        return offered_[rank] > (self.received.empty() ? 0 : self.received[rank].begun);
+        return offered_[rank] > (self.messages.received.empty() ? 0 : self.messages.received[rank].begun);
     }
 
     void look(rank_context& self, const wait_site* at, double seconds) override {
@@ -110,7 +110,7 @@ public:
         if (again) return;
         for (int r = 0; r < self.size; ++r)
             if (const auto call = self.memory.state(r).board_call.load(std::memory_order_relaxed);
-                call != 0 && call + 64 > self.calls && r != at->peer)
+                call != 0 && call + 64 > self.log.count && r != at->peer)
                 collectives_->tell(r, control_message{control_kind::board, at->call, at->fingerprint, 1, ""});
     }
     void sleep(rank_context& self) override {
@@ -185,7 +185,7 @@ public:
         const bool whole = from.memory.poison().state.load(std::memory_order_relaxed) == 0;
         const group_to_form f({place, rank, {members.data(), members.size()}, from.crowded}, whole ? &from : nullptr);
         std::unique_ptr<rank_context> self = context(group_->join(f), rank, f.size());
-        self->two_levels = from.two_levels;
+        self->layout.two_levels = from.layout.two_levels;
         self->hook = from.hook;
         self->env.timeout = from.env.timeout;
         return self;
@@ -222,7 +222,7 @@ private:
             b_.order_.push_back(this);
             for (std::size_t i = 0; i < b_.ahead_.size();) {
                 const int r = b_.ahead_[i];
-                if (self_.memory.state(r).board_call.load(std::memory_order_relaxed) > self_.calls) {
+                if (self_.memory.state(r).board_call.load(std::memory_order_relaxed) > self_.log.count) {
                     ++i;
                     continue;
                 }
@@ -292,7 +292,7 @@ private:
         message_label label() const { return {arguments.signature, sequence, 0}; }
         void over_if(bool is_over) {
             done = is_over;
-            if (done) ++(kind == operation_kind::send ? self_.sent : self_.received)[site.peer].over;
+            if (done) ++(kind == operation_kind::send ? self_.messages.sent : self_.messages.received)[site.peer].over;
         }
         void move_to_itself() {
             while (!b_.own_sends_.empty() && !b_.own_receives_.empty()) {
@@ -377,7 +377,7 @@ private:
                     seconds_now() < waited_at_ + 0.1)  // the peer waits for this rank
                     collectives_->tell(
                         peer, control_message{control_kind::board, waiting_.call, waiting_.fingerprint, 1, ""});
-                if (what.a + 1 > self_->calls && !is_ahead_[peer]) {
+                if (what.a + 1 > self_->log.count && !is_ahead_[peer]) {
                     is_ahead_[peer] = true;
                     ahead_.push_back(peer);
                 }
@@ -390,8 +390,8 @@ private:
                     collectives_->tell(peer, control_message{control_kind::waits, own});
                     break;
                 }
-                for (std::uint64_t i = first_told(self_->calls); i < self_->calls; ++i) {
-                    const call_record& c = self_->recent[i % call_record::kept];
+                for (std::uint64_t i = first_told(self_->log.count); i < self_->log.count; ++i) {
+                    const call_record& c = self_->log.of(i);
                     collectives_->tell(
                         peer, control_message{control_kind::told, i, c.fingerprint, 0, parts_of(c).text()});
                 }
@@ -461,9 +461,9 @@ private:
     void unexpected(int peer, const message_label& wanted, const message_label& got, std::size_t wanted_bytes,
         std::size_t got_bytes) override {
         if (wanted.fingerprint != got.fingerprint) {
-            std::uint64_t call = self_->calls;  // the call that expects the message
-            while (call > 0 && call + call_record::kept > self_->calls &&
-                   self_->recent[(call - 1) % call_record::kept].fingerprint != wanted.fingerprint)
+            std::uint64_t call = self_->log.count;  // the call that expects the message
+            while (call > 0 && call + call_record::kept > self_->log.count &&
+                   self_->log.of(call - 1).fingerprint != wanted.fingerprint)
                 --call;
             return suspects(peer, call > 0 ? call - 1 : 0, wanted.fingerprint, got.fingerprint);
         }
@@ -478,8 +478,8 @@ private:
         const rank_state& s = self_->memory.state(peer);
         const std::uint64_t call = s.board_call.load(std::memory_order_relaxed),
                             theirs = s.board_fingerprint.load(std::memory_order_relaxed);
-        if (call == 0 || call > self_->calls || call + 64 <= self_->calls) return;
-        if (const std::uint64_t own = self_->recent[(call - 1) % call_record::kept].fingerprint; own != theirs)
+        if (call == 0 || call > self_->log.count || call + 64 <= self_->log.count) return;
+        if (const std::uint64_t own = self_->log.of(call - 1).fingerprint; own != theirs)
             suspects(peer, call - 1, own, theirs);
     }
     // The peer's calls differ: asks it for its calls, so that the error can say how.

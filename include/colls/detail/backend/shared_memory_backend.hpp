@@ -25,12 +25,12 @@ public:
         self->waits = wait_policy(own.crowded, false);
         self->number = own.number;
         if (own.base == nullptr) return self;
-        self->base = own.base;
-        self->reach = own.bytes;
-        self->copies_between = own.copies_between;
-        self->copies_always = own.copies_always;
-        self->copies_faster = own.copies_faster;
-        self->streams = own.streams;
+        self->access.base = own.base;
+        self->access.reach = own.bytes;
+        self->access.copies_between = own.copies_between;
+        self->access.copies_always = own.copies_always;
+        self->access.copies_faster = own.copies_faster;
+        self->access.streams = own.streams;
         memory.state(rank).process.store(getpid(), std::memory_order_relaxed);
         return self;
     }
@@ -41,7 +41,7 @@ public:
     std::unique_ptr<pending> make_message(rank_context& self) override {
         return std::make_unique<memory_message>(self);
     }
-    bool has_room(rank_context& self) override { return has_free_place(self, self.sequence); }
+    bool has_room(rank_context& self) override { return has_free_place(self, self.direct.count); }
     bool announced(rank_context& self, int rank) override {
         const pair_line& l = self.memory.pair(rank, self.rank);
         return l.posted.load(std::memory_order_acquire) != l.taken.load(std::memory_order_relaxed);

@@ -49,7 +49,8 @@ inline reach reached_by(const rank_context& self) { return self.by_messages ? re
 /// same calls agree on it.
 inline bool near_so_far(const rank_context& self) {
     const machine& m = self.backend->figures();
-    return self.sequence > 0 && !self.by_messages ? distance::is_near(self, self.sequence - 1) : m.alpha < m.near_below;
+    return self.direct.count > 0 && !self.by_messages ? distance::is_near(self, self.direct.count - 1)
+                                                      : m.alpha < m.near_below;
 }
 /// The figures of the machine; where the distance of the cores has changed since they were measured, with a usual time
 /// of a line, and with the bytes' time as it changes with the distance.
@@ -130,7 +131,7 @@ constexpr bool eager_pays(double eager, double scheduled, double staged) {
     }
     if (!eager) return best;
     const double eagerly = predict_eager(m, figures, d.what, self.size, static_cast<double>(d.posted));
-    const double staged = found && !self.shares_everything() ? choose(self, d, list, reach::scratch).seconds : 0;
+    const double staged = found && !self.access.is_whole() ? choose(self, d, list, reach::scratch).seconds : 0;
     return found && !eager_pays(eagerly, best.seconds, staged) ? best : prediction{nullptr, 0, eagerly};
 }
 inline prediction choose(const rank_context& self, const demand& d, const candidates& list) {
@@ -210,7 +211,7 @@ inline schedule_choice resolve(
         p.name = best.of->name;
         p.chunk_bytes = best.chunk;
     }
-    if (best.of && !self.by_messages && !self.shares_everything() && !unsized) {
+    if (best.of && !self.by_messages && !self.access.is_whole() && !unsized) {
         const auto [schedule, within] = choose_out_of_reach(self, d, how.list());
         p.staged = execution_plan_for(*schedule, self.size, within);
         p.staged_name = schedule->name();

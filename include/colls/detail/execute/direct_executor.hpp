@@ -66,15 +66,14 @@ private:
     bool streams_from(std::size_t whole) const;
     bool is_within_reach(buffer_kind where) const;
     /// Is it known beforehand that all ranks go by the plan that the operation begins with?
-    bool is_agreed() const {
-        return self_.shares_everything() || self_.size == 1 || (arguments.ragged && !copies_now());
-    }
+    bool is_agreed() const { return self_.access.is_whole() || self_.size == 1 || (arguments.ragged && !copies_now()); }
     /// `p`, as this rank tells it to the others.
     std::uintptr_t told_buffer(const std::byte* p, bool reached) const {
-        return reached ? self_.to_offset(p) : out_of_reach | reinterpret_cast<std::uintptr_t>(p);
+        return reached ? self_.access.to_offset(p) : out_of_reach | reinterpret_cast<std::uintptr_t>(p);
     }
     std::byte* told_by(std::uintptr_t p) const {
-        return is_out_of_reach(p) ? reinterpret_cast<std::byte*>(p ^ out_of_reach) : self_.from_offset<std::byte>(p);
+        return is_out_of_reach(p) ? reinterpret_cast<std::byte*>(p ^ out_of_reach)
+                                  : self_.access.from_offset<std::byte>(p);
     }
     std::size_t scratch_bytes() const {
         return static_cast<std::size_t>(program_->scratch) * (scratch_chunks_ > 0 ? scratch_chunks_ : 1) *
@@ -142,11 +141,11 @@ private:
 
 /// Has every rank finished the operation that used the place of operation `sequence` before?
 inline bool has_free_place(rank_context& self, std::uint64_t sequence) {
-    if (sequence < window || self.completed_by_all + window > sequence) return true;
+    if (sequence < window || self.direct.completed_by_all + window > sequence) return true;
     std::uint64_t least = ~std::uint64_t{0};
     for (int r = 0; r < self.size; ++r)
         least = std::min(least, self.memory.state(r).completed.load(std::memory_order_acquire));
-    self.completed_by_all = least;
+    self.direct.completed_by_all = least;
     return least + window > sequence;
 }
 
@@ -159,7 +158,7 @@ inline void direct_executor::begin() {
     now.chunk = now.at = exit_at_ = 0;
     done = false;
     bounce_output_ = nullptr;
-    sequence = self_.sequence++;
+    sequence = self_.direct.count++;
     wait_for_slot();
     choose_copying();
     phase_ = direct_phase::learning_count;
@@ -249,9 +248,9 @@ inline bool direct_executor::streams_from(std::size_t whole) const {
 /// Can all ranks reach this rank's input, output? A buffer that is empty they need not reach.
 inline bool direct_executor::is_within_reach(buffer_kind where) const {
     const call& c = arguments;
-    if (self_.shares_everything() || self_.size == 1) return true;
+    if (self_.access.is_whole() || self_.size == 1) return true;
     const std::byte* const p = where == buffer_kind::input ? c.in : c.out;
-    return p == nullptr || (c.ragged ? ragged_bytes(where) : c.count * c.element) == 0 || self_.shares(p, 1);
+    return p == nullptr || (c.ragged ? ragged_bytes(where) : c.count * c.element) == 0 || self_.access.has(p, 1);
 }
 
 /// Tells the other ranks where this rank's buffers and scratch memory are.
@@ -275,9 +274,8 @@ inline void direct_executor::enter() {
     const std::byte* in = c.in;
     std::byte* out = c.out;
     const std::size_t *in_offsets = c.in_offsets, *out_offsets = c.out_offsets;
-    const std::size_t tables = c.ragged && !self_.shares_everything()
-                                   ? (static_cast<std::size_t>(plan_->blocks) + 1) * sizeof(std::size_t)
-                                   : 0;
+    const std::size_t tables =
+        c.ragged && !self_.access.is_whole() ? (static_cast<std::size_t>(plan_->blocks) + 1) * sizeof(std::size_t) : 0;
     const bool bounces = c.ragged && !reached &&
                          (!copies_now() || ragged_bytes(buffer_kind::input) + ragged_bytes(buffer_kind::output) <
                                                single_copy_policy::from);
@@ -301,9 +299,9 @@ inline void direct_executor::enter() {
     own.fingerprint = fingerprint_;
     own.in = told_buffer(in, in_reached);
     own.out = told_buffer(out, out_reached);
-    own.scratch = self_.to_offset(scratch);
-    own.in_offsets = self_.to_offset(in_offsets);
-    own.out_offsets = self_.to_offset(out_offsets);
+    own.scratch = self_.access.to_offset(scratch);
+    own.in_offsets = self_.access.to_offset(in_offsets);
+    own.out_offsets = self_.access.to_offset(out_offsets);
     own.count = c.ragged ? c.own_count : c.count;
     // This rank itself reaches its buffers wherever they are.
     buffers_[self_.rank] = {
@@ -337,8 +335,8 @@ inline const rank_buffers* direct_executor::buffers_of(int rank) {
     if (l.progress.load(std::memory_order_acquire) < progress_word(0, 0)) return nullptr;
     if (l.fingerprint != fingerprint_) fail_mismatch(self_, site, rank, l.fingerprint);
     b = {sequence + 1, !is_out_of_reach(l.in), !is_out_of_reach(l.out), told_by(l.in), told_by(l.out),
-        self_.from_offset<std::byte>(l.scratch), self_.from_offset<const std::size_t>(l.in_offsets),
-        self_.from_offset<const std::size_t>(l.out_offsets), l.count};
+        self_.access.from_offset<std::byte>(l.scratch), self_.access.from_offset<const std::size_t>(l.in_offsets),
+        self_.access.from_offset<const std::size_t>(l.out_offsets), l.count};
     return &b;
 }
 
@@ -571,8 +569,8 @@ inline void direct_executor::finish() {
     if (adapts_) distance::sample(self_, sequence, arguments.count * arguments.element, choice_.tells_distance);
     rank_state& state = self_.memory.state(self_.rank);
     std::uint64_t completed = state.completed.load(std::memory_order_relaxed);
-    self_.finished |= std::uint32_t{1} << (sequence - completed);
-    for (; self_.finished & 1; self_.finished >>= 1) ++completed;
+    self_.direct.finished |= std::uint32_t{1} << (sequence - completed);
+    for (; self_.direct.finished & 1; self_.direct.finished >>= 1) ++completed;
     // Release: this rank has done all its loads from the operation's slots.
     state.completed.store(completed, std::memory_order_release);
     if (bounce_output_) copy_bytes(arguments.out, bounce_output_, ragged_bytes(buffer_kind::output));

@@ -55,7 +55,7 @@ public:
     /// What a sample of so many seconds, one way, changes. (Apart, for tests.)
     static void take_sample(rank_context& self, std::uint64_t sequence, double seconds) {
         if (seconds > 2e-6) return;  // no answer, or a rank was preempted
-        int& votes = self.near_votes;
+        int& votes = self.eager.near_votes;
         votes += seconds < self.backend->figures().near_below ? 1 : -1;
         votes = votes > enough ? enough : votes < -enough ? -enough : votes;
         if (votes == enough || votes == -enough) decide(self, sequence, votes > 0);
@@ -114,7 +114,7 @@ private:
 
 /// Are data that ranks at that distance stage for each other best stored past the caches?
 inline bool streams_at(const rank_context& self, bool near) {
-    return near == distance::starts_near(self) ? self.streams : !near;
+    return near == distance::starts_near(self) ? self.access.streams : !near;
 }
 /// Does this rank store what it stages past the caches? Not while another rank runs on its core, whose caches hold it.
 inline bool streams_staged(const rank_context& self, bool near) {
@@ -122,8 +122,8 @@ inline bool streams_staged(const rank_context& self, bool near) {
 }
 /// Does the kernel copy what is not reduced between the processes of ranks at that distance?
 inline bool copies_at(const rank_context& self, bool near) {
-    return self.copies_between &&
-           (self.copies_always || (near == distance::starts_near(self) ? self.copies_faster : near));
+    return self.access.copies_between &&
+           (self.access.copies_always || (near == distance::starts_near(self) ? self.access.copies_faster : near));
 }
 
 }  // namespace colls::inline v1::detail

@@ -36,10 +36,10 @@ constexpr std::size_t eager_bytes(const call& c, int n) {
 class eager_executor {
 public:
     eager_executor(rank_context& self, const call& c)
-        : self_(self), c_(c), number_(self.eager_calls++), slot_(number_ % eager_slots) {
-        const std::uint64_t call_number = self.calls;
+        : self_(self), c_(c), number_(self.eager.count++), slot_(number_ % eager_slots) {
+        const std::uint64_t call_number = self.log.count;
         const std::uint64_t fingerprint =
-            self.sign(c.what, hash_mix(hash_mix(c.signature, c.count), static_cast<std::uint64_t>(c.root)));
+            self.log.sign(c.what, hash_mix(hash_mix(c.signature, c.count), static_cast<std::uint64_t>(c.root)));
         flag_ = (number_ + 1) << 32 | fingerprint >> 32;  // zeroed memory is no flag: hence + 1
         record_call(self, c, eager_name, false);
         site_ = {none, none, name_of(c.what), eager_name, call_number, fingerprint};
@@ -55,7 +55,7 @@ public:
         if (!is.in_at_root || root) post(c_.in, posted);
         if (!is.out_at_root || root) receive(is, posted);
         if (is.synchronises())
-            self_.last_full_eager = number_ + 1;
+            self_.eager.last_full = number_ + 1;
         else  // release: this rank has read what it needs of this call
             self_.memory.state(self_.rank).eager_sent.store(number_ + 1, std::memory_order_release);
     }
@@ -90,8 +90,8 @@ private:
     }
     /// Waits until all ranks have read what this rank posted in this slot four calls ago.
     void claim_slot() {
-        if (number_ < eager_slots || self_.last_full_eager + (eager_slots - 2) >= number_ ||
-            self_.eager_by_all + (eager_slots - 1) >= number_)
+        if (number_ < eager_slots || self_.eager.last_full + (eager_slots - 2) >= number_ ||
+            self_.eager.by_all + (eager_slots - 1) >= number_)
             return;
         std::uint64_t least = ~std::uint64_t{0};
         for (int r = 0; r < self_.size; ++r) {
@@ -103,13 +103,13 @@ private:
                 wait(site_);
             if (r != self_.rank && seen < least) least = seen;
         }
-        self_.eager_by_all = least;
+        self_.eager.by_all = least;
     }
     /// Puts data into this rank's slot and raises its flag.
     void post(const std::byte* data, std::size_t bytes) {
         eager_line& own = self_.memory.eager(slot_, self_.rank);
         std::byte* const to = fits_line(bytes) ? own.data : self_.memory.eager_data(slot_, self_.rank);
-        if (bytes >= store_policy::stream_eager_from && !self_.crowded && !distance::is_near(self_, self_.sequence))
+        if (bytes >= store_policy::stream_eager_from && !self_.crowded && !distance::is_near(self_, self_.direct.count))
             stream_bytes(to, data, bytes);
         else if (bytes > 0)
             std::memcpy(to, data, bytes);

@@ -30,8 +30,8 @@ protected:
     void sign_call() {
         const call& c = arguments;
         const bool own_lengths = c.ragged || is_owned_and_rooted();
-        number = self_.calls;
-        fingerprint_ = self_.sign(
+        number = self_.log.count;
+        fingerprint_ = self_.log.sign(
             c.what, hash_mix(hash_mix(hash_mix(c.signature, own_lengths ? c.ragged : c.count), plan_->fingerprint),
                         static_cast<std::uint64_t>(c.root) * 2 + c.non_blocking));
         record_call(self_, c, schedule, own_lengths);

@@ -34,7 +34,7 @@ public:
     bool advance() override {
         const bool sends = kind == operation_kind::send;
         const int peer = site.peer;
-        message_count& count = (sends ? self_.sent : self_.received)[peer];
+        message_count& count = (sends ? self_.messages.sent : self_.messages.received)[peer];
         if (count.over != sequence) return false;  // another message of the pair comes first
         activate(self_);
         if (!(sends ? offer(self_.memory.pair(self_.rank, peer)) : take(self_.memory.pair(peer, self_.rank))))
@@ -50,7 +50,7 @@ private:
     bool offer(pair_line& l) {
         std::uint64_t posted = l.posted.load(std::memory_order_acquire);
         const std::uint64_t taken = l.taken.load(std::memory_order_acquire);
-        const bool reached = bytes() == 0 || self_.shares(arguments.in, bytes());
+        const bool reached = bytes() == 0 || self_.access.has(arguments.in, bytes());
         if (now.chunk == 0) {
             l.bytes = bytes();
             l.type = arguments.signature;
@@ -63,11 +63,11 @@ private:
             const std::byte* from = arguments.in + p.first;
             if (!reached) {
                 std::byte* const copy = scratch_.at + posted % 2 * l.piece;
-                streams_staged(self_, distance::is_near(self_, self_.sequence)) ? stream_bytes(copy, from, p.count)
-                                                                                : copy_bytes(copy, from, p.count);
+                streams_staged(self_, distance::is_near(self_, self_.direct.count)) ? stream_bytes(copy, from, p.count)
+                                                                                    : copy_bytes(copy, from, p.count);
                 from = copy;
             }
-            l.data[posted % 2] = self_.to_offset(from);
+            l.data[posted % 2] = self_.access.to_offset(from);
             l.posted.store(++posted, std::memory_order_release);
         }
         if (taken < posted) return false;  // so it is while pieces are left to offer
@@ -86,7 +86,7 @@ private:
             const extent p = piece_of(l, bytes(), now.chunk);
             // Asked before the piece is given back: after the last one the sender may write the next message's line.
             const bool last = now.chunk + 1 == pieces_of(l, bytes());
-            copy_bytes(arguments.out + p.first, self_.from_offset<const std::byte>(l.data[taken % 2]), p.count);
+            copy_bytes(arguments.out + p.first, self_.access.from_offset<const std::byte>(l.data[taken % 2]), p.count);
             confirm(self_, site);
             l.taken.store(++taken, std::memory_order_release);
             if (last) return true;

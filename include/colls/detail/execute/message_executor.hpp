@@ -109,7 +109,7 @@ private:
 
 inline void message_executor::begin() {
     sign_call();
-    sequence = self_.sequence++;
+    sequence = self_.direct.count++;
     now.chunk = now.at = 0;
     done = false;
     phase_ = message_phase::begun;

@@ -14,18 +14,6 @@ namespace colls::inline v1::detail {
 
 struct prepared;
 
-/// Memory of `bytes` bytes or more, which other ranks can reach. Throws std::bad_alloc.
-inline memory_piece take_piece(rank_context& self, std::size_t bytes) {
-    auto& pool = self.pieces;
-    for (std::size_t i = 0; i < pool.size() && bytes > 0; ++i)
-        if (pool[i].bytes >= bytes) {
-            const memory_piece piece = pool[i];
-            pool.drop(i);
-            return piece;
-        }
-    return bytes > 0 ? memory_piece{self.backend->take(bytes), bytes} : memory_piece{};
-}
-
 /// What a call's arguments point to and its caller may drop.
 struct kept_arguments {
     std::shared_ptr<const void> op;  ///< a copy of the operator; null where it has no state
@@ -57,12 +45,12 @@ public:
 protected:
     /// Gives its scratch memory back to the rank.
     void give_scratch() {
-        if (scratch_.at) self_.pieces.push_back(scratch_);
+        if (scratch_.at) self_.scratch.pieces.push_back(scratch_);
         scratch_ = {};
     }
     std::byte* take_scratch(std::size_t bytes) {
         give_scratch();  // an operation that failed may have kept its own
-        scratch_ = take_piece(self_, bytes);
+        scratch_ = self_.scratch.take(*self_.backend, bytes);
         return scratch_.at;
     }
     /// The same for what the operation stages: each time another part of a larger piece. A line that this rank writes
@@ -73,14 +61,14 @@ protected:
         try {
             take_scratch(bytes < store_policy::staging_ring ? store_policy::staging_ring : bytes);
         } catch (const std::bad_alloc&) {
-            self_.staging_at = 0;
+            self_.scratch.staging_at = 0;
             return take_scratch(bytes);
         }
         if (!scratch_.populated) self_.backend->populate(scratch_.at, scratch_.bytes);
         scratch_.populated = true;
-        if (self_.staging_at + bytes > scratch_.bytes) self_.staging_at = 0;
-        std::byte* const at = scratch_.at + self_.staging_at;
-        self_.staging_at += padded(bytes);
+        if (self_.scratch.staging_at + bytes > scratch_.bytes) self_.scratch.staging_at = 0;
+        std::byte* const at = scratch_.at + self_.scratch.staging_at;
+        self_.scratch.staging_at += padded(bytes);
         return at;
     }
 
@@ -92,9 +80,9 @@ protected:
 inline void run_until_done(rank_context& self, operation_state& o) {
     const struct waiting {
         rank_context& self;
-        ~waiting() { self.current = nullptr; }
+        ~waiting() { self.operations.current = nullptr; }
     } here{self};
-    self.current = &o;
+    self.operations.current = &o;
     for (;;) {
         // Where it has moved another wait begins: a long call is no reason to sleep.
         backoff wait(self);

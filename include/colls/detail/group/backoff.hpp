@@ -101,12 +101,12 @@ private:
     }
 
     [[gnu::cold, gnu::noinline]] void look(const wait_site& at) {
-        if (const unsigned wanted = dumps_wanted.load(std::memory_order_relaxed); self_->dumps != wanted) {
-            self_->dumps = wanted;
-            self_->dump_at = seconds_now() + self_->backend->ask_for_waits(*self_);
+        if (const unsigned wanted = dumps_wanted.load(std::memory_order_relaxed); self_->dump.seen != wanted) {
+            self_->dump.seen = wanted;
+            self_->dump.due_at = seconds_now() + self_->backend->ask_for_waits(*self_);
         }
-        if (self_->dump_at != 0 && seconds_now() >= self_->dump_at) {
-            self_->dump_at = 0;
+        if (self_->dump.due_at != 0 && seconds_now() >= self_->dump.due_at) {
+            self_->dump.due_at = 0;
             print_dump(*self_, &at);
         }
         self_->backend->look(*self_, &at, waited_);
@@ -194,14 +194,14 @@ private:
         const rank_state& peer = self_->memory.state(at.peer);
         const auto call = peer.board_call.load(std::memory_order_relaxed);
         const double said = 1e-3 * static_cast<double>(peer.board_at.load(std::memory_order_relaxed));
-        return call != 0 && call + 64 > self_->calls && seconds_now() - said < self_->env.timeout * 3 / 8;
+        return call != 0 && call + 64 > self_->log.count && seconds_now() - said < self_->env.timeout * 3 / 8;
     }
 
     // Two ranks may both be waiting, in different calls. A rank that waits for long publishes its call on its board,
     // and compares it with the boards of the others.
     [[gnu::cold]] void compare_boards(const wait_site& at) {
         if (at.fingerprint == no_call) return;
-        if (told_ != at.call + 1) tell_calls(self_->memory, self_->rank, self_->recent, self_->calls);
+        if (told_ != at.call + 1) tell_calls(self_->memory, self_->rank, self_->log.recent, self_->log.count);
         told_ = at.call + 1;
         rank_state& own = self_->memory.state(self_->rank);
         own.board_call.store(0, std::memory_order_relaxed);
@@ -214,8 +214,8 @@ private:
             const auto call = other.board_call.load(std::memory_order_acquire);
             const auto theirs = other.board_fingerprint.load(std::memory_order_acquire);
             // The call in which the other rank waits may be over here.
-            if (call == 0 || call > self_->calls || call + 64 <= self_->calls ||
-                self_->recent[(call - 1) % call_record::kept].fingerprint == theirs)
+            if (call == 0 || call > self_->log.count || call + 64 <= self_->log.count ||
+                self_->log.of(call - 1).fingerprint == theirs)
                 continue;
             if (other.board_call.load(std::memory_order_acquire) == call) fail_mismatch(*self_, at, r, theirs);
         }

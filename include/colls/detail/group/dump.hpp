@@ -31,9 +31,10 @@ namespace colls::inline v1::detail {
 [[gnu::cold]] inline void print_dump(const rank_context& self, const wait_site* at) {
     const auto print = [](const error_text& text) { std::fprintf(stderr, "%s\n", text.text()); };
     print(error_text() << "colls: rank " << self.rank << " of " << self.size << ": "
-                       << static_cast<std::size_t>(self.calls) << " calls begun, " << self.in_flight.size()
-                       << " operations in flight" << (self.by_messages ? ", by messages" : ""));
-    const pending* own = self.current;
+                       << static_cast<std::size_t>(self.log.count) << " calls begun, "
+                       << self.operations.in_flight.size() << " operations in flight"
+                       << (self.by_messages ? ", by messages" : ""));
+    const pending* own = self.operations.current;
     if (own && !own->is_collective) own = nullptr;
     const auto wait_of = [&](int r) -> std::uint64_t {
         if (r == self.rank) return at ? long_wait::word_of(*at) : 0;
@@ -45,10 +46,10 @@ namespace colls::inline v1::detail {
         if (at->peer != none) text << ", for rank " << at->peer;
         print(text);
     }
-    if (self.calls > 0) print(error_text() << "colls:   its latest calls:");
-    for_latest_calls(
-        self.recent, self.calls, [&](const error_text& text) { print(error_text() << "colls:     " << text.text()); });
-    for (const pending* o : self.in_flight) {
+    if (self.log.count > 0) print(error_text() << "colls:   its latest calls:");
+    for_latest_calls(self.log.recent, self.log.count,
+        [&](const error_text& text) { print(error_text() << "colls:     " << text.text()); });
+    for (const pending* o : self.operations.in_flight) {
         error_text text;
         text << "colls:   in flight:" << o->site;
         if (o->site.peer != none) text << ", waits for rank " << o->site.peer;

@@ -111,14 +111,14 @@ namespace colls::inline v1::detail {
     refusal.call.store(0, std::memory_order_relaxed);
     if (why) {
         refusal.text.store(quoted(why));
-        refusal.call.store(self.calls + 1, std::memory_order_release);
+        refusal.call.store(self.log.count + 1, std::memory_order_release);
     }
-    self.has_refused = why != nullptr;
+    self.log.has_refused = why != nullptr;
     self.backend->refused(self);
 }
 /// Before a call.
 inline void withdraw_refusal(rank_context& self) {
-    if (self.has_refused) tell_refusal(self, nullptr);
+    if (self.log.has_refused) tell_refusal(self, nullptr);
 }
 
 /// From here on this rank may touch the memory of other ranks. Dekker's algorithm with `leave`: either this rank sees

@@ -46,7 +46,7 @@ inline void no_longer_active(rank_context& self) {
         try {
             std::string lines;
             for_latest_calls(
-                self.recent, self.calls, [&](const error_text& text) { lines.append(text.text()) += '\n'; });
+                self.log.recent, self.log.count, [&](const error_text& text) { lines.append(text.text()) += '\n'; });
             x.set_calls(static_cast<std::string&&>(lines));
         } catch (const std::bad_alloc&) {}  // then it does not say
     } catch (...) {}

@@ -18,7 +18,7 @@ inline constexpr double time_to_tell = 0.3;
 /// that is known.
 [[gnu::cold]] inline void say_mismatch(
     error_text& text, rank_context& self, int peer, std::uint64_t call, std::uint64_t own, std::uint64_t theirs) {
-    if (say_difference(text, self.memory, self.rank, peer, self.recent, call)) return;
+    if (say_difference(text, self.memory, self.rank, peer, self.log.recent, call)) return;
     text << "rank " << peer << " called " << collective_in(theirs) << ", this rank " << collective_in(own);
     if (theirs >> 60 == own >> 60)
         text << ", with another count, type, operator (perhaps another function of the same type), root or "
@@ -30,7 +30,7 @@ inline constexpr double time_to_tell = 0.3;
 [[noreturn, gnu::cold]] inline void fail_mismatch(rank_context& self, wait_site at, int peer, std::uint64_t theirs) {
     at.peer = peer;
     // A peer publishes its calls once it has waited for a while; a peer that does not wait does not publish them.
-    tell_calls(self.memory, self.rank, self.recent, self.calls);
+    tell_calls(self.memory, self.rank, self.log.recent, self.log.count);
     const auto& broken = self.memory.poison().state;
     for (const double until = seconds_now() + time_to_tell;
         !has_told(self.memory, peer, at.call) && seconds_now() < until;) {

@@ -9,9 +9,9 @@ namespace colls::inline v1::detail {
 /// Advances all that is in flight in this group, as far as it gets without waiting, but what is waited for: `but`, or
 /// null.
 inline void advance_all(rank_context& self, const pending* but = nullptr) {
-    for (std::size_t i = 0; i < self.in_flight.size();)
-        if (pending* const o = self.in_flight[i]; o != but && (o->done || o->advance()))
-            self.drop_in_flight(i);
+    for (std::size_t i = 0; i < self.operations.in_flight.size();)
+        if (pending* const o = self.operations.in_flight[i]; o != but && (o->done || o->advance()))
+            self.operations.drop(i);
         else
             ++i;
 }
@@ -20,9 +20,9 @@ inline void advance_all(rank_context& self, const pending* but = nullptr) {
 /// still be at buffers that the caller is about to give up.
 inline void progress(rank_context& self) {
     advance_all(self);
-    if (*self.in_flight_of_cycle == self.in_flight.size()) return;
+    if (self.operations.only_these()) return;
     for (rank_context* x = self.next; x != &self; x = x->next) {
-        if (x->in_flight.empty() || x->memory.poison().state.load(std::memory_order_relaxed) != 0) continue;
+        if (x->operations.in_flight.empty() || x->memory.poison().state.load(std::memory_order_relaxed) != 0) continue;
         try {
             advance_all(*x);
         } catch (...) {

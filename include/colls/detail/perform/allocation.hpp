@@ -35,7 +35,7 @@ COLLS_INLINE void deallocate(allocation* a) {
 COLLS_INLINE std::byte* take_kept(rank_context& self, std::size_t& bytes) {
     if (self.is_foreign()) refuse_progress(self);
     const progress_lock mine(self, progress_lock::quiet{});
-    const memory_piece piece = take_piece(self, bytes);
+    const memory_piece piece = self.scratch.take(*self.backend, bytes);
     if (piece.at != nullptr && !piece.populated) self.backend->populate(piece.at, piece.bytes);
     bytes = piece.bytes;
     return piece.at;
@@ -44,8 +44,8 @@ COLLS_INLINE void give_kept(rank_context& self, std::byte* at, std::size_t bytes
     if (at == nullptr || self.is_foreign()) return;
     const progress_lock mine(self, progress_lock::quiet{});
     constexpr std::size_t most = 8;  // where many plans end, their memory goes back to the group
-    if (self.pieces.size() < most)
-        self.pieces.push_back({at, bytes, true});
+    if (self.scratch.pieces.size() < most)
+        self.scratch.pieces.push_back({at, bytes, true});
     else
         self.backend->give(at, bytes);
 }

@@ -37,8 +37,8 @@ COLLS_INLINE void leave_group(rank_context* self) {
     const progress_lock mine(*self, progress_lock::quiet{});  // outlives the rank context
     const std::shared_ptr<rank_context> communicators = std::move(self->held);
 }
-COLLS_INLINE int ranks_per_host(const rank_context& self) { return self.ranks_per_host; }
-COLLS_INLINE host_map hosts_of(const rank_context& self) { return self.hosts; }
+COLLS_INLINE int ranks_per_host(const rank_context& self) { return self.layout.ranks_per_host; }
+COLLS_INLINE host_map hosts_of(const rank_context& self) { return self.layout.hosts; }
 COLLS_INLINE void dump(rank_context& self) {
     const progress_lock mine(self);
     for (const double until = seconds_now() + self.backend->ask_for_waits(self); seconds_now() < until; sched_yield())

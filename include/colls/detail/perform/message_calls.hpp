@@ -28,7 +28,9 @@ inline void check_message(const rank_context& self, operation_kind kind, const c
 inline void check_own_message(const rank_context& self, operation_kind kind, const char* what) {
     const bool sends = kind == operation_kind::send;
     const auto begun = [&](const list<message_count>& of) { return of.empty() ? 0 : of[self.rank].begun; };
-    if (sends ? begun(self.received) > begun(self.sent) : begun(self.sent) > begun(self.received)) return;
+    if (sends ? begun(self.messages.received) > begun(self.messages.sent)
+              : begun(self.messages.sent) > begun(self.messages.received))
+        return;
     throw error(errc::invalid_argument,
         (error_text() << "colls: rank " << self.rank << " in " << what << ": a message to itself would never "
                       << (sends ? "be received" : "come") << ": start the " << (sends ? "receive" : "send")
@@ -42,10 +44,11 @@ inline void check_own_message(const rank_context& self, operation_kind kind, con
 inline int find_sender(rank_context& self) {
     self.backend->ask_for_messages(self);
     for (int i = 0; i < self.size; ++i) {
-        const int r = (self.next_source + i) % self.size;
-        if (!self.received.empty() && self.received[r].begun != self.received[r].over) continue;
+        const int r = (self.messages.next_source + i) % self.size;
+        if (!self.messages.received.empty() && self.messages.received[r].begun != self.messages.received[r].over)
+            continue;
         if (!self.backend->announced(self, r)) continue;
-        self.next_source = (r + 1) % self.size;
+        self.messages.next_source = (r + 1) % self.size;
         return r;
     }
     return none;
@@ -77,13 +80,14 @@ inline int wait_for_sender(rank_context& self) {
 inline operation_state* begin_checked_message(
     rank_context& self, operation_kind kind, const call& c, int peer, bool non_blocking) {
     if (c.packed) c.packed->pack();
-    auto taken = take_idle<operation_state>(self.idle_messages, [&] { return self.backend->make_message(self); });
+    auto taken =
+        take_idle<operation_state>(self.operations.idle_messages, [&] { return self.backend->make_message(self); });
     operation_state& o = *taken;
     o.kind = kind;
     o.arguments = c;
     o.arguments.non_blocking = non_blocking;
     o.site = {peer, none, name_of_message(kind), {}, 0, no_call};
-    auto& counters = kind == operation_kind::send ? self.sent : self.received;
+    auto& counters = kind == operation_kind::send ? self.messages.sent : self.messages.received;
     if (counters.empty()) counters.resize(static_cast<std::size_t>(self.size));
     o.sequence = counters[peer].begun++;
     o.now = {};

@@ -79,11 +79,11 @@ inline schedule_choice check(rank_context& self, request& q, bool eager, bool pe
         }
         if (performed && depends_on_distance(self, q)) {
             counted = true;
-            if (++self.telling_calls % distance::eager_calls_for_sample == 0) return resolve_telling(self, q);
+            if (++self.eager.telling % distance::eager_calls_for_sample == 0) return resolve_telling(self, q);
         }
         return resolve_schedule(self, q, eager);
     } catch (const error& x) {
-        if (counted) --self.telling_calls;  // the other ranks count a call that is made
+        if (counted) --self.eager.telling;  // the other ranks count a call that is made
         tell_refusal(self, x.what());
         throw;
     }
@@ -102,7 +102,7 @@ COLLS_INLINE void perform(rank_context& self, request& q) {
     withdraw_refusal(self);
     if (c.packed) c.packed->pack();
     const double from = traces(self) ? begin_trace(self) : 0;
-    const std::uint64_t number = self.calls;
+    const std::uint64_t number = self.log.count;
     try {
         if (p.plan == nullptr) {
             eager_executor(self, c).run();

@@ -13,7 +13,7 @@ namespace colls::inline v1::detail {
 /// Advances the operations of a rank context and of those split from it; false where none is in flight.
 inline bool progress_locked(rank_context& self) {
     const progress_lock mine(self);
-    if (*self.in_flight_of_cycle == 0) return false;
+    if (*self.operations.of_cycle == 0) return false;
     try {
         progress(self);
         no_longer_active(self);

@@ -10,15 +10,14 @@ namespace colls::inline v1::detail {
 
 /// Makes room for all that may be in flight at once: whoever holds the context has one operation in flight at most.
 inline void make_room_in_flight(rank_context& self) {
-    self.in_flight.reserve(static_cast<std::size_t>(self.held.use_count()));
+    self.operations.in_flight.reserve(static_cast<std::size_t>(self.held.use_count()));
 }
 /// Gives the operation to its caller. It holds the rank context until `release_operation`.
 inline operation_state* hand_to_caller(rank_context& self, operation_state& o) {
     o.asked = backoff(self);
     o.group = self.shared_from_this();
     if (o.of == nullptr) make_room_in_flight(self);
-    self.in_flight.push_back(&o);
-    ++*self.in_flight_of_cycle;
+    self.operations.start(o);
     return &o;
 }
 
@@ -59,9 +58,9 @@ COLLS_INLINE bool begins_at_once(rank_context& self) {
 /// Takes back an operation that is over or has failed. The rank may leave the group by that, and a persistent call end
 /// that its plan has dropped.
 inline void release_operation(rank_context& self, operation_state& o) {
-    for (std::size_t i = 0; i < self.in_flight.size(); ++i)
-        if (self.in_flight[i] == &o) {
-            self.drop_in_flight(i);
+    for (std::size_t i = 0; i < self.operations.in_flight.size(); ++i)
+        if (self.operations.in_flight[i] == &o) {
+            self.operations.drop(i);
             break;
         }
     if (o.traced_from != 0) put_trace(self, o);
@@ -73,7 +72,7 @@ inline void release_operation(rank_context& self, operation_state& o) {
     if (o.kind == operation_kind::collective)
         give_collective(self, std::unique_ptr<executor>(&static_cast<executor&>(o)), of.get());
     else
-        self.idle_messages.push_back(std::unique_ptr<pending>(&o));
+        self.operations.idle_messages.push_back(std::unique_ptr<pending>(&o));
 }
 /// Runs f, which works on operation o. Where f throws, or o is over after it, o is released and null.
 template <class F>

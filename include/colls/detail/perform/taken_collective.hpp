@@ -23,7 +23,7 @@ std::unique_ptr<Operation> take_idle(std::vector<std::unique_ptr<pending>>& idle
 /// The executor of the persistent call `of`. Without one, or where a hook runs the call while it runs, any.
 inline std::unique_ptr<executor> take_collective(rank_context& self, prepared* of) {
     if (of != nullptr && of->own != nullptr) return std::move(of->own);
-    return take_idle<executor>(self.idle_collectives, [&] { return self.backend->make_collective(self); });
+    return take_idle<executor>(self.operations.idle_collectives, [&] { return self.backend->make_collective(self); });
 }
 /// Takes back an executor that is not in use any more.
 inline void give_collective(rank_context& self, std::unique_ptr<executor> o, prepared* of) {
@@ -31,7 +31,7 @@ inline void give_collective(rank_context& self, std::unique_ptr<executor> o, pre
     if (of != nullptr && of->own == nullptr)
         of->own = std::move(o);
     else
-        self.idle_collectives.push_back(std::move(o));
+        self.operations.idle_collectives.push_back(std::move(o));
 }
 
 /// An executor, with the call that it is to run. Unless released it is given back at the end of the scope.

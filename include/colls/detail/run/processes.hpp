@@ -48,7 +48,7 @@ inline machine usual_figures(int cores) {
         usual_figures(cores), std::move(host_memory), std::move(network));
     communicator comm =
         extend::join(hosts_group::member_of(s, f, std::vector<int>(all)), rank, static_cast<int>(all.size()));
-    comm.context().two_levels = &two_level_candidates_on;  // compiled here, not in units that only make calls
+    comm.context().layout.two_levels = &two_level_candidates_on;  // compiled here, not in units that only make calls
     return comm;
 }
 

@@ -1,0 +1,56 @@
+// The operations of a rank, in flight and idle, and the memory that they stage in.
+// IWYU pragma: private
+#pragma once
+
+#include <colls/detail/group/group_backend.hpp>
+#include <colls/detail/group/pending.hpp>
+#include <colls/detail/support/list.hpp>
+
+#include <memory>
+#include <vector>
+
+namespace colls::inline v1::detail {
+
+struct rank_operations {
+    list<pending*> in_flight;
+    /// Those in flight of all groups of the thread: a wait looks through thousands of groups only where there are some.
+    std::shared_ptr<std::size_t> of_cycle = std::make_shared<std::size_t>(0);
+    const pending* current = nullptr;                                       ///< what is waited for
+    std::vector<std::unique_ptr<pending>> idle_collectives, idle_messages;  ///< to be used again
+
+    bool only_these() const { return *of_cycle == in_flight.size(); }
+    void start(pending& o) {
+        in_flight.push_back(&o);
+        ++*of_cycle;
+    }
+    /// The i-th in flight is over, or its caller takes it back.
+    void drop(std::size_t i) {
+        in_flight.drop(i);
+        --*of_cycle;
+    }
+};
+
+struct memory_piece {
+    std::byte* at = nullptr;
+    std::size_t bytes = 0;
+    bool populated = false;  ///< the system has been asked for its pages
+};
+
+/// Memory that other ranks can reach and that no operation uses at present.
+struct scratch_pool {
+    list<memory_piece> pieces;
+    std::size_t staging_at = 0;  ///< where the next operation begins to stage in its piece
+
+    /// One of `bytes` bytes or more. Throws std::bad_alloc.
+    memory_piece take(group_backend& backend, std::size_t bytes) {
+        for (std::size_t i = 0; i < pieces.size() && bytes > 0; ++i)
+            if (pieces[i].bytes >= bytes) {
+                const memory_piece piece = pieces[i];
+                pieces.drop(i);
+                return piece;
+            }
+        return bytes > 0 ? memory_piece{backend.take(bytes), bytes} : memory_piece{};
+    }
+};
+
+}  // namespace colls::inline v1::detail
