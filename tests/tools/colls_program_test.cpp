@@ -2,6 +2,7 @@
 // is refused.
 #include "chakra_files.hpp"
 #include "execute.hpp"
+#include "spoiled.hpp"
 #include "support/schedules.hpp"
 
 #include <colls/cost.hpp>
@@ -12,6 +13,7 @@
 #include <colls/verify.hpp>
 #include <colls/views.hpp>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <range/v3/range/primitives.hpp>
@@ -939,19 +941,51 @@ TEST_CASE("colls: networks that are refused", "[tool]") {
     refused(R"({"kind": "flat", "ranks": 4, "link": {"latency_us": -1, "gb_s": 1}})", "it is not negative");
     refused(R"({"ranks": 2, "links": [{"from": 0, "to": 2147483647, "latency_us": 1, "gb_s": 1}]})",
         "a cable joins two different nodes, not 0 and 2147483647");
-    refused(R"({"ranks": 2, "links": [{"from": 0, "to": 2147483646, "latency_us": 1, "gb_s": 1}]})",
-        "pairs of a rank and a node");
+    for (const char* const node : {"2147483646", "100000", "8"})  // 4 nodes are named at most
+        refused(fmt::format(R"({{"ranks": 3, "links": [{{"from": 0, "to": {}, "latency_us": 1, "gb_s": 1}}]}})", node),
+            "number nodes without gaps");
+    refused(R"({"ranks": 99999999999, "links": []})", "'ranks' is 99999999999: it must be from 0 to 2147483647");
+    refused(R"({"kind": "torus", "sides": [], "link": {"latency_us": 1, "gb_s": 1}})", "a torus has one side or more");
+    refused(R"({"kind": "flat", "ranks": 1, "link": {"latency_us": 1, "gb_s": 1}})", "joins two ranks or more");
     refused(R"({"ranks": 3, "links": [{"from": 0, "to": 1, "latency_us": 1, "gb_s": 1}]})",
         "rank 2 has no route to rank 0");
     const std::string good = R"({"kind": "flat", "ranks": 4, "link": {"latency_us": 1, "gb_s": 1}})";
     refused(good, "the network has 4 ranks, not 8", "--groups 8");
     refused(good, "--groups takes numbers", "--groups 2..4");
     refused(good, "--stragglers takes ONE_IN:MICROSECONDS", "--stragglers many");
+    refused(good, "--stragglers takes ONE_IN:MICROSECONDS", "--stragglers 2:nan");
+    refused(good, "is no time from 0 on", "--noise -5");
     CHECK(folder.run("simulate all_reduce --topology /nowhere.json").says("/nowhere.json cannot be opened"));
     CHECK(
         folder.run("choose gather --tune x --topology '" + folder.file("n.json") + "'").says("always goes by direct"));
     CHECK(folder.run("choose all_reduce --tune /nowhere/x --topology '" + folder.file("n.json") + "'")
             .says("cannot write /nowhere/x"));
+}
+
+TEST_CASE("colls: spoiled networks are simulated, or refused in one line", "[tool]") {
+    const scratch folder;
+    const json link{{"latency_us", 1}, {"gb_s", 10}};
+    const json level{{"down", 2}, {"up", 2}, {"latency_us", 1}, {"gb_s", 10}};
+    const json cable{{"from", 0}, {"to", 1}, {"latency_us", 1}, {"gb_s", 10}, {"both_ways", true}};
+    int count = 0;
+    for (const json& good : {json{{"kind", "flat"}, {"ranks", 4}, {"link", link}, {"chunk_kb", 64}},
+             json{{"kind", "two_level"}, {"nodes", 2}, {"per_node", 2}, {"inside", link}, {"rail", link}},
+             json{{"kind", "fat_tree"}, {"levels", {level, level}}, {"spread", "hashed"}},
+             json{{"kind", "torus"}, {"sides", {2, 2}}, {"link", link}, {"buffered", true}},
+             json{{"kind", "dragonfly"}, {"groups", 3}, {"routers", 2}, {"ranks", 1}, {"global", 1},
+                 {"rank_link", link}, {"local_link", link}, {"global_link", link}},
+             json{{"ranks", 2}, {"links", {cable}}, {"gamma_ns", 0.1}, {"overhead_us", 1}}})
+        support::spoiled(good, [&](const json& network) {
+            std::ofstream(folder.file("n.json")) << network;
+            const program_result r = folder.run(
+                "simulate all_reduce ring --bytes 1K --groups 2 --topology '" + folder.file("n.json") + "' 2>&1");
+            INFO(network << ": " << r.text);
+            CHECK((r.status == 0 || r.status == 2));
+            CHECK_FALSE(r.says("json.exception"));
+            if (r.status == 2) CHECK(count_of(r.text, "\n") == 1);
+            ++count;
+        });
+    CHECK(count > 300);
 }
 
 TEST_CASE("colls: what is refused, and how it says so", "[tool]") {
@@ -974,6 +1008,11 @@ TEST_CASE("colls: what is refused, and how it says so", "[tool]") {
     refused("draw halving_doubling all_reduce -n 6 --svg x.svg", "does not support 6 ranks");
     refused("draw ring all_gather -n 4 --svg /nowhere/x.svg", "cannot write /nowhere/x.svg");
     refused("prove --include nowhere.hpp my::s", "there is no header nowhere.hpp");
+    refused("prove --include /tmp my::s", "this is no file: /tmp");
+    refused("cost ring all_reduce --alpha -5", "-5 is no time from 0 on");
+    refused("compare all_reduce --beta nan", "nan is no time from 0 on");
+    refused("cost ring --frob", "--frob");
+    refused("cost", "family");
     std::ofstream(folder.file("broken.hpp")) << "struct s {";
     refused("prove --include '" + folder.file("broken.hpp") + "' s", "does not compile:");
     std::ofstream(folder.file("empty.hpp")) << "struct s {};";

@@ -1,6 +1,7 @@
 // COLLS_TRACE, and `colls trace`: what is recorded of calls over shared memory and over messages, which rank is named
 // as the slowest, and how clocks of several hosts are set.
 #include "execute.hpp"
+#include "spoiled.hpp"
 
 #include "support/every_transport.hpp"
 #include "support/fault.hpp"
@@ -10,6 +11,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <filesystem>
@@ -342,7 +344,24 @@ TEST_CASE("trace: what is no trace is refused", "[tool]") {
     std::ofstream(f.file("text.json")) << "hello";
     CHECK(refusal("text.json").find("is no trace") != std::string::npos);
     std::ofstream(f.file("other.json")) << "[{\"a\":1}]";
-    CHECK(refusal("other.json").find("no trace of colls") != std::string::npos);
+    CHECK(refusal("other.json").find("event 0 is none that COLLS_TRACE writes: ") != std::string::npos);
     std::ofstream(f.file("empty.json")) << "[]";
     CHECK(refusal("empty.json").find("no call in it") != std::string::npos);
+}
+
+TEST_CASE("trace: spoiled traces are summed up, or refused in one line", "[tool]") {
+    const folder f;
+    f.write({0, "h0", "c0", 0, {{0, 10}, {0, 12}}, "0", 2, {{1, 3, 1}}});
+    f.write({1, "h1", "c1", 50, {{0, 10}, {0, 12}}});
+    std::ifstream in(f.file("trace.h0.7.json"));
+    const json whole = json::parse(in);
+    support::spoiled(whole, [&](const json& trace) {
+        std::ofstream(f.file("trace.h0.7.json")) << trace;
+        const support::program_result r =
+            support::execute("'" COLLS_TEST_TOOL "' trace summary '" + f.file("trace.json") + "'");
+        INFO(trace << ": " << r.text);
+        CHECK((r.status == 0 || r.status == 2));
+        CHECK(r.text.find("json.exception") == std::string::npos);
+        if (r.status == 2) CHECK(std::count(r.text.begin(), r.text.end(), '\n') == 1);
+    });
 }

@@ -3,6 +3,7 @@
 #include "commands.hpp"
 #include "exchange/program.hpp"
 #include "exchanges.hpp"
+#include "json_text.hpp"
 #include "local_proofs.hpp"
 #include "picture.hpp"
 #include "recording.hpp"
@@ -67,12 +68,22 @@ struct arguments {
         if (stragglers.empty()) return d;
         double late = 0;
         char surplus = 0;
-        if (std::sscanf(stragglers.c_str(), "%d:%lf%c", &d.one_in, &late, &surplus) != 2 || d.one_in < 1 || late < 0)
+        if (std::sscanf(stragglers.c_str(), "%d:%lf%c", &d.one_in, &late, &surplus) != 2 || d.one_in < 1 ||
+            !(late >= 0 && late < 1e18))
             throw std::runtime_error("--stragglers takes ONE_IN:MICROSECONDS, as 16:500");
         d.late = late * 1e-6;
         return d;
     }
 };
+
+/// A number from 0 on: neither below it, nor infinite, nor none at all.
+CLI::Validator duration() {
+    return {[](const std::string& text) {
+                double x = -1;
+                return CLI::detail::lexical_cast(text, x) && x >= 0 && x < 1e18 ? "" : text + " is no time from 0 on";
+            },
+        "TIME"};
+}
 
 void add_schedule(CLI::App& to, arguments& a) {
     to.add_option("family", a.asked.name,
@@ -83,9 +94,9 @@ void add_schedule(CLI::App& to, arguments& a) {
         "a header that declares the type, a schedule or a family; it is compiled by $CXX, or c++");
 }
 void add_machine(CLI::App& to, arguments& a) {
-    to.add_option("--alpha", a.alpha, "microseconds of a round")->capture_default_str();
-    to.add_option("--beta", a.beta, "nanoseconds to send a byte")->capture_default_str();
-    to.add_option("--gamma", a.gamma, "nanoseconds to reduce a byte")->capture_default_str();
+    to.add_option("--alpha", a.alpha, "microseconds of a round")->capture_default_str()->check(duration());
+    to.add_option("--beta", a.beta, "nanoseconds to send a byte")->capture_default_str()->check(duration());
+    to.add_option("--gamma", a.gamma, "nanoseconds to reduce a byte")->capture_default_str()->check(duration());
 }
 
 /// Becomes colls_perf, the one beside this program or else that of PATH.
@@ -147,9 +158,11 @@ int run(int argc, char** argv) {
     simulate.add_option("collective", a.collective, "all_reduce, allgather, ...")->required();
     simulate.add_option("family", a.asked.name, "only this one");
     simulate.add_option("--groups", a.groups, "numbers of ranks, as 8,64; without it powers of two")->delimiter(',');
-    simulate.add_option("--noise", a.noise,
-        "microseconds that each rank loses in each round, in the mean; they are "
-        "exponentially distributed");
+    simulate
+        .add_option("--noise", a.noise,
+            "microseconds that each rank loses in each round, in the mean; they are "
+            "exponentially distributed")
+        ->check(duration());
     simulate.add_option("--stragglers", a.stragglers, "ONE_IN:MICROSECONDS: one rank in so many begins so much later");
     simulate.add_option("--trials", a.trials, "with these, the mean of so many simulations")
         ->capture_default_str()
@@ -161,7 +174,9 @@ int run(int argc, char** argv) {
     choose.add_option("--tune", a.tune, "write the choices to this file, for COLLS_TUNE");
     CLI::App& place = *app.add_subcommand("place", "searches places of the ranks on a network, for less time");
     add_schedule(place, a);
-    place.add_option("--tries", a.tries, "exchanges of two ranks to be tried")->capture_default_str();
+    place.add_option("--tries", a.tries, "exchanges of two ranks to be tried")
+        ->capture_default_str()
+        ->check(CLI::Range(0, 1 << 30));
     CLI::App& synthesise = *app.add_subcommand("synthesise",
         "makes a schedule for a network: searched, proven, compared with the bound of its links\n\n"
         "    colls synthesise --topology torus.json --collective all_gather --bytes 1G -o torus.hpp\n"
@@ -225,7 +240,11 @@ int run(int argc, char** argv) {
     for (CLI::App* const each :
         {&list, &prove, &cost, &compare, &simulate, &choose, &place, &synthesise, &import, &summary})
         each->add_flag("--json", a.json, "print JSON");
-    CLI11_PARSE(app, argc, argv);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& e) {
+        return app.exit(e) == 0 ? tool::good : tool::misused;
+    }
 
     if (trace.parsed()) {
         const tool::recording recorded = tool::read_recording(a.traces);
@@ -311,8 +330,11 @@ int main(int argc, char** argv) {
     } catch (const exchange::refuted& e) {
         fmt::print(stderr, "refuted: {}\n", e.what());
         return tool::refuted;
+    } catch (const std::bad_alloc&) {
+        fmt::print(stderr, "colls: there is not enough memory for so much: ask for fewer ranks\n");
+        return tool::misused;
     } catch (const std::exception& e) {
-        fmt::print(stderr, "colls: {}\n", e.what());
+        fmt::print(stderr, "colls: {}\n", tool::without_exception_names(e.what()));
         return tool::misused;
     }
 }

@@ -1,5 +1,6 @@
 #include "network.hpp"
 
+#include "json_text.hpp"
 #include "nccl_topology.hpp"
 
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <exception>
 #include <fstream>
+#include <limits>
 #include <sstream>
 #include <stdexcept>
 #include <string_view>
@@ -21,6 +23,16 @@ namespace {
 
 using nlohmann::json;
 namespace sim = colls::simulation;
+
+/// An integer of the file, of at least 1: it counts things, each of which takes memory.
+int count_in(const json& value, const std::string& what) {
+    if (!value.is_number_integer()) throw std::runtime_error(fmt::format("{} is no integer", what));
+    const double x = value.get<double>();
+    if (x < 0 || x > std::numeric_limits<int>::max())
+        throw std::runtime_error(
+            fmt::format("{} is {}: it must be from 0 to {}", what, value.dump(), std::numeric_limits<int>::max()));
+    return value.get<int>();
+}
 
 /// An object of the file whose members are asked for by name; a member that nothing asks for is refused.
 class object {
@@ -37,16 +49,19 @@ public:
         if (!from_.contains(key)) throw std::runtime_error(fmt::format("{} lacks '{}'", name_, key));
         return from_.at(key);
     }
-    int integer(const std::string& key) const {
-        if (!at(key).is_number_integer()) throw std::runtime_error(fmt::format("{}: '{}' is no integer", name_, key));
-        return at(key).get<int>();
-    }
+    int integer(const std::string& key) const { return count_in(at(key), fmt::format("{}: '{}'", name_, key)); }
     double number(const std::string& key) const {
         if (!at(key).is_number()) throw std::runtime_error(fmt::format("{}: '{}' is no number", name_, key));
         return at(key).get<double>();
     }
     double number(const std::string& key, double otherwise) const {
         return from_.contains(key) ? number(key) : otherwise;
+    }
+    /// Not below 0.
+    double positive(const std::string& key, double otherwise) const {
+        const double x = number(key, otherwise);
+        if (!(x >= 0)) throw std::runtime_error(fmt::format("{}: '{}' is below 0", name_, key));
+        return x;
     }
     std::string text(const std::string& key, const std::string& otherwise) const {
         if (!from_.contains(key)) return otherwise;
@@ -80,6 +95,7 @@ sim::topology fat_tree_of(const object& o) {
         const object level(each, "a level", {"down", "up", "latency_us", "gb_s"});
         levels.push_back({level.integer("down"), level.integer("up"), level.link()});
     }
+    if (levels.empty()) throw std::runtime_error("a fat tree has one level or more");
     const std::string how = o.text("spread", "by_destination");
     if (how != "by_destination" && how != "hashed")
         throw std::runtime_error(fmt::format("'spread' is by_destination or hashed, not '{}'", how));
@@ -87,10 +103,8 @@ sim::topology fat_tree_of(const object& o) {
 }
 sim::topology torus_of(const object& o) {
     std::vector<int> sides;
-    for (const json& side : o.list("sides")) {
-        if (!side.is_number_integer()) throw std::runtime_error("a side of the torus is no integer");
-        sides.push_back(side.get<int>());
-    }
+    for (const json& side : o.list("sides")) sides.push_back(count_in(side, "a side of the torus"));
+    if (sides.empty()) throw std::runtime_error("a torus has one side or more, as [8, 8]");
     return sim::torus(sides, o.link("link"));
 }
 sim::topology dragonfly_of(const object& o) {
@@ -150,8 +164,10 @@ network network_of(const json& from) {
         members.insert(members.end(), {"kind", "gamma_ns", "overhead_us", "buffered", "chunk_kb"});
         const object o(from, "the network", members);
         const bool buffered = o.truth("buffered", false);
-        return {k.make(o), o.number("gamma_ns", 0) * 1e-9, o.number("overhead_us", 0) * 1e-6, buffered,
-            o.number("chunk_kb", buffered ? 512 : 0) * 1024};
+        const network made{k.make(o), o.positive("gamma_ns", 0) * 1e-9, o.positive("overhead_us", 0) * 1e-6, buffered,
+            o.positive("chunk_kb", buffered ? 512 : 0) * 1024};
+        if (made.topology.ranks() < 2) throw std::runtime_error("a network joins two ranks or more");
+        return made;
     }
     throw std::runtime_error(fmt::format("there is no kind '{}'; there are: {}", kind, fmt::join(names, ", ")));
 }
@@ -169,7 +185,7 @@ network read_network(const std::string& file) {
         }
         return network_of(json::parse(in));
     } catch (const std::exception& e) {
-        throw std::runtime_error(fmt::format("{}: {}", file, e.what()));
+        throw std::runtime_error(fmt::format("{}: {}", file, without_exception_names(e.what())));
     }
 }
 

@@ -73,7 +73,8 @@ files::path headers() {
 }  // namespace
 
 std::vector<colls::any_schedule> schedules_of_header(const std::string& header, const std::string& type) {
-    if (!files::exists(header)) throw std::runtime_error("there is no header " + header);
+    if (!files::is_regular_file(header))
+        throw std::runtime_error((files::exists(header) ? "this is no file: " : "there is no header ") + header);
     const char* const set = std::getenv("CXX");
     const std::string compile =
         fmt::format("{} -std=c++20 -O1 -I{}", set != nullptr && *set != '\0' ? set : "c++", quoted(headers().string()));

@@ -1,6 +1,7 @@
 #include "recording.hpp"
 
 #include "catalogue.hpp"
+#include "json_text.hpp"
 
 #include <colls/detail/execute/eager.hpp>
 
@@ -132,16 +133,26 @@ public:
         const json all = events_in(file);
         std::string clock = "?", host;
         for (const json& e : all)
-            if (e.at("name") == "colls") {
-                clock = e.at("args").at("clock").get<std::string>();
-                host = e.at("args").at("host").get<std::string>();
+            if (e.is_object() && e.value("name", json()) == "colls" && e.contains("args")) {
+                const json& args = e["args"];
+                if (!args.is_object()) continue;
+                if (const json c = args.value("clock", json()); c.is_string()) clock = c.get<std::string>();
+                if (const json h = args.value("host", json()); h.is_string()) host = h.get<std::string>();
             }
         const auto [at, is_new] = clocks_.try_emplace(clock, static_cast<int>(clocks_.size()));
         if (is_new) r_.clocks.push_back({host, 0, 0});
         clock_ = at->second;
         processes_.clear();
         threads_.clear();
-        for (const json& e : all) take(e);
+        for (std::size_t i = 0; i < all.size(); ++i) try {
+                take(all[i]);
+            } catch (const json::exception& e) {
+                throw std::runtime_error(fmt::format("{}: event {} is none that COLLS_TRACE writes: {}", file.string(),
+                    i, without_exception_names(e.what())));
+            } catch (const std::out_of_range&) {
+                throw std::runtime_error(
+                    fmt::format("{}: event {} is of a thread that no event before introduces", file.string(), i));
+            }
         for (const auto& [number, p] : processes_)
             add({{"name", "process_name"}, {"ph", "M"}, {"pid", p.number}, {"args", {{"name", p.name}}}});
     }
@@ -161,6 +172,7 @@ private:
     void take(json e) {
         const std::string name = e.at("name").get<std::string>();
         const json& args = e.at("args");
+        if (e.contains("ts")) static_cast<void>(e["ts"].get<double>());
         const long long number = e.at("pid").get<long long>();
         const auto [p, is_new] = processes_.try_emplace(number, process{processes_in_all_ + 1, ""});
         processes_in_all_ += is_new;
@@ -395,13 +407,7 @@ recording read_recording(const std::vector<std::string>& names) {
     for (const std::string& name : names)
         for (const fs::path& file : files_of(name)) files.insert(fs::canonical(file));
     reader in(r);
-    try {
-        for (const fs::path& file : files) in.read(file);
-    } catch (const json::exception& e) {
-        throw std::runtime_error(fmt::format("this is no trace of colls: {}", e.what()));
-    } catch (const std::out_of_range&) {
-        throw std::runtime_error("this is no trace of colls: events of a thread that no event introduces");
-    }
+    for (const fs::path& file : files) in.read(file);
     if (r.threads.empty()) throw std::runtime_error("the trace has no call in it");
     set_clocks(r);
     const auto moved = [&](recorded_span& s) {

@@ -26,6 +26,11 @@ public:
                 refuse_topology(text << "a cable joins two different nodes, not " << c.from << " and " << c.to);
             last = std::max({last, c.from, c.to});
         }
+        // So a large number, which no node can have, is refused before memory is taken for the nodes below it.
+        if (error_text text; last / 2 >= ranks + static_cast<long>(cables.size()))
+            refuse_topology(text << "a cable leads to node " << last << ", but " << static_cast<long>(cables.size())
+                                 << " cables between " << ranks
+                                 << " ranks do not name so many: number nodes without gaps");
         const int nodes = last + 1;
         product(ranks, nodes, "pairs of a rank and a node");
         out_.resize(static_cast<std::size_t>(nodes));
