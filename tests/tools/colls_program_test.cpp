@@ -962,6 +962,37 @@ TEST_CASE("colls: networks that are refused", "[tool]") {
             .says("cannot write /nowhere/x"));
 }
 
+TEST_CASE(
+    "colls: a user's type is simulated, placed and compared; family and collective come in either order", "[tool]") {
+    const scratch folder;
+    std::ofstream(folder.file("own.hpp"))
+        << "#include <colls/schedules/ring.hpp>\nnamespace my {\nusing schedule = colls::ring;\n}\n";
+    std::ofstream(folder.file("n.json"))
+        << R"({"kind": "torus", "sides": [2, 3], "link": {"latency_us": 1, "gb_s": 10}})";
+    const std::string on = " --json --topology '" + folder.file("n.json") + "'",
+                      own = " --include '" + folder.file("own.hpp") + "' my::schedule ";
+    const auto answer = [&](const std::string& arguments) {
+        const program_result r = folder.run(arguments);
+        INFO(arguments << ": " << r.text);
+        REQUIRE(r.status == 0);
+        return json::parse(r.text);
+    };
+    const json ring = answer("simulate ring all_reduce --groups 6" + on);
+    CHECK(answer("simulate all_reduce ring --groups 6" + on) == ring);
+    json of_type = answer("simulate" + own + "all_reduce --groups 6" + on);
+    CHECK(of_type.at(0).at("family") == "my::schedule");
+    CHECK(of_type.at(0).at("seconds") == ring.at(0).at("seconds"));
+    CHECK(answer("cost all_gather ring --json") == answer("cost ring all_gather --json"));
+    CHECK(answer("place" + own + "all_gather --tries 1" + on).at(0).at("family") == "my::schedule");
+    const json chosen = answer("choose" + own + "all_gather --sizes 1M" + on);
+    CHECK(chosen.at(0).at("seconds").at("my::schedule") == chosen.at(0).at("seconds").at("ring"));
+    CHECK(answer("synthesise" + own + "all_gather --cut 1 --bytes 1M" + on).at("proven") == true);
+    for (const char* const wrong : {"choose ring all_gather", "choose", "simulate ring", "synthesise --cut 1"}) {
+        INFO(wrong);
+        CHECK(folder.run(wrong + on).status == 2);
+    }
+}
+
 TEST_CASE("colls: spoiled networks are simulated, or refused in one line", "[tool]") {
     const scratch folder;
     const json link{{"latency_us", 1}, {"gb_s", 10}};

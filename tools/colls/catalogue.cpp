@@ -31,6 +31,15 @@ const std::vector<entry>& catalogue() {
 
 std::vector<std::string> families() { return {colls::detail::known_names.begin(), colls::detail::known_names.end()}; }
 
+bool names_collective(std::string_view name) {
+    try {
+        static_cast<void>(collective_named(name));
+        return true;
+    } catch (const std::runtime_error&) {
+        return false;
+    }
+}
+
 colls::collective collective_named(std::string_view name) {
     const auto plain = [](std::string_view text) {
         std::string letters;

@@ -22,6 +22,8 @@ const std::vector<entry>& catalogue();
 /// The names of the families, in the library's order.
 std::vector<std::string> families();
 
+/// Whether collective_named knows the name.
+bool names_collective(std::string_view name);
 /// From a name in any of the usual spellings: all_reduce, allreduce, AllReduce. Throws std::runtime_error that lists
 /// the names.
 colls::collective collective_named(std::string_view name);

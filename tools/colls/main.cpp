@@ -46,6 +46,21 @@ struct arguments {
     tool::synthesis_request synthesis;
     int cut = 0;
 
+    /// FAMILY COLLECTIVE, in this order or the other, or one of them alone. (A type may be named as a collective.)
+    void settle_words() {
+        const bool first = tool::names_collective(asked.name), second = tool::names_collective(asked.collective);
+        if (first && !second && (asked.include.empty() || !asked.collective.empty()))
+            std::swap(asked.name, asked.collective);
+    }
+    /// The schedules of the type that --include is for, and of the collective; none without it.
+    std::vector<tool::entry> own() const {
+        if (asked.include.empty() && !asked.name.empty())
+            throw std::runtime_error(
+                fmt::format("all families of the library are compared: '{}' is one too many", asked.name));
+        if (!asked.include.empty() && asked.name.empty())
+            throw std::runtime_error("--include needs the name of the type, before the collective");
+        return asked.include.empty() ? std::vector<tool::entry>{} : tool::find(asked);
+    }
     colls::model machine() const { return {alpha * 1e-6, beta * 1e-9, gamma * 1e-9}; }
     /// The group sizes asked for; without any that of a plan, or 8.
     std::pair<int, int> group_range(int of_plan = 0) const {
@@ -85,11 +100,14 @@ CLI::Validator duration() {
         "TIME"};
 }
 
-void add_schedule(CLI::App& to, arguments& a) {
-    to.add_option("family", a.asked.name,
-          "a family of the library (`colls list`), with --include a C++ type, or a plan's file (.xml, .json)")
-        ->required();
-    to.add_option("collective", a.asked.collective, "all_reduce, allgather, ...; without it all that the family has");
+/// FAMILY COLLECTIVE; `compares`: a command that has all families, and needs the collective alone.
+void add_schedule(CLI::App& to, arguments& a, bool compares = false) {
+    CLI::Option* const family = to.add_option("family", a.asked.name,
+        compares ? "with --include: a C++ type, which is compared with the families of the library"
+                 : "a family of the library (`colls list`), with --include a C++ type, or a plan's file (.xml, .json)");
+    to.add_option(compares ? "--collective,collective" : "collective", a.asked.collective,
+        compares ? "all_reduce, allgather, ..." : "all_reduce, allgather, ...; without it all that the family has");
+    if (!compares) family->required();
     to.add_option("--include", a.asked.include,
         "a header that declares the type, a schedule or a family; it is compiled by $CXX, or c++");
 }
@@ -155,8 +173,7 @@ int run(int argc, char** argv) {
     add_schedule(draw, a);
     draw.add_option("--html", a.html, "write a page that steps through the rounds to this file");
     CLI::App& simulate = *app.add_subcommand("simulate", "times of schedules on a network, by the number of ranks");
-    simulate.add_option("collective", a.collective, "all_reduce, allgather, ...")->required();
-    simulate.add_option("family", a.asked.name, "only this one");
+    add_schedule(simulate, a);
     simulate.add_option("--groups", a.groups, "numbers of ranks, as 8,64; without it powers of two")->delimiter(',');
     simulate
         .add_option("--noise", a.noise,
@@ -169,7 +186,7 @@ int run(int argc, char** argv) {
         ->check(CLI::PositiveNumber);
     CLI::App& choose =
         *app.add_subcommand("choose", "the best schedule on a network by size, as a file for COLLS_TUNE");
-    choose.add_option("--collective,collective", a.collective, "all_reduce, allgather, ...")->required();
+    add_schedule(choose, a, true);
     choose.add_option("--sizes", a.sizes, "bytes, with K, M or G; without it 8 to 1G in steps of 4")->delimiter(',');
     choose.add_option("--tune", a.tune, "write the choices to this file, for COLLS_TUNE");
     CLI::App& place = *app.add_subcommand("place", "searches places of the ranks on a network, for less time");
@@ -181,10 +198,7 @@ int run(int argc, char** argv) {
         "makes a schedule for a network: searched, proven, compared with the bound of its links\n\n"
         "    colls synthesise --topology torus.json --collective all_gather --bytes 1G -o torus.hpp\n"
         "    colls prove --include torus.hpp synthesised::all_gather_of_16 -n 16");
-    synthesise
-        .add_option(
-            "--collective,collective", a.collective, "all_gather, reduce_scatter, all_reduce, broadcast, reduce")
-        ->required();
+    add_schedule(synthesise, a, true);
     synthesise.add_option("--cut", a.cut, "blocks into which each rank's block is cut; without it the best of several")
         ->check(CLI::Range(1, 1024));
     synthesise.add_option("--tries", a.synthesis.what.tries, "searches for each cut, of which the best is taken")
@@ -246,6 +260,9 @@ int run(int argc, char** argv) {
         return app.exit(e) == 0 ? tool::good : tool::misused;
     }
 
+    a.settle_words();
+    if ((simulate.parsed() || choose.parsed() || synthesise.parsed()) && a.asked.collective.empty())
+        throw std::runtime_error("name a collective, as all_reduce");
     if (trace.parsed()) {
         const tool::recording recorded = tool::read_recording(a.traces);
         if (summary.parsed()) return tool::summarise(recorded, a.json);
@@ -276,18 +293,18 @@ int run(int argc, char** argv) {
         for (int i = 1; i < argc; ++i) command += std::string(" ") + argv[i];
         if (synthesise.parsed()) {
             tool::synthesis_request& s = a.synthesis;
-            s.what.what = tool::collective_named(a.collective);
+            s.what.what = tool::collective_named(a.asked.collective);
             s.what.ranks = n;
             s.what.cut = a.cut;
             s.bytes = tool::parse_size(a.bytes);
             s.origin = command;
             if (s.type.empty()) s.type = fmt::format("synthesised::{}_of_{}", colls::name_of(s.what.what), n);
-            return tool::synthesise(s, on, a.json);
+            return tool::synthesise(s, a.own(), on, a.json);
         }
         if (choose.parsed()) {
             std::vector<double> sizes = a.sizes_or_steps();
             std::ranges::sort(sizes);
-            return tool::choose(a.collective, on, n, sizes, a.tune, command, a.json);
+            return tool::choose(a.asked.collective, a.own(), on, n, sizes, a.tune, command, a.json);
         }
         std::vector<int> groups;
         for (const std::string& text : a.groups) {
@@ -295,8 +312,9 @@ int run(int argc, char** argv) {
             if (first != last) throw std::runtime_error("--groups takes numbers, as 8,16,32");
             groups.push_back(first);
         }
+        const std::vector<tool::entry> only = a.asked.name.empty() ? std::vector<tool::entry>{} : tool::find(a.asked);
         return tool::simulate(
-            a.collective, a.asked.name, on, groups, tool::parse_size(a.bytes), a.disturbances(), a.json);
+            a.asked.collective, only, on, groups, tool::parse_size(a.bytes), a.disturbances(), a.json);
     }
     const std::vector<tool::entry> found = tool::find(a.asked);
     if (found.size() > 1) throw std::runtime_error("name one collective: `colls draw ring all_gather`");

@@ -82,11 +82,12 @@ private:
     bool possible_ = false;
 };
 
-std::vector<entry> schedules_for(const std::string& collective, const std::string& family) {
-    if (!family.empty()) return find({family, collective, ""});
+/// Those of the library for the collective, and `more`.
+std::vector<entry> schedules_for(colls::collective what, const std::vector<entry>& more) {
     std::vector<entry> found;
     for (const entry& e : catalogue())
-        if (e.schedule.implements == collective_named(collective)) found.push_back(e);
+        if (e.schedule.implements == what) found.push_back(e);
+    found.insert(found.end(), more.begin(), more.end());
     return found;
 }
 
@@ -121,8 +122,9 @@ void write_tuning(const std::string& file, colls::collective what, int n, const 
 
 }  // namespace
 
-int simulate(const std::string& collective, const std::string& family, const network& on, std::vector<int> sizes,
+int simulate(const std::string& collective, const std::vector<entry>& only, const network& on, std::vector<int> sizes,
     double bytes, const disturbance& late, bool as_json) {
+    const colls::collective what = collective_named(collective);
     if (sizes.empty()) {
         for (int n = 2; n < on.topology.ranks(); n *= 2) sizes.push_back(n);
         sizes.push_back(on.topology.ranks());
@@ -132,12 +134,11 @@ int simulate(const std::string& collective, const std::string& family, const net
             throw std::runtime_error(fmt::format("the network has {} ranks, not {}", on.topology.ranks(), n));
     json rows = json::array();
     if (!as_json) {
-        fmt::print(
-            "{} of {}, simulated\n\n{:<20}", colls::name_of(collective_named(collective)), show_size(bytes), "ranks");
+        fmt::print("{} of {}, simulated\n\n{:<20}", colls::name_of(what), show_size(bytes), "ranks");
         for (const int n : sizes) fmt::print(" {:>11}", n);
         fmt::print("\n");
     }
-    for (const entry& e : schedules_for(collective, family)) {
+    for (const entry& e : only.empty() ? schedules_for(what, {}) : only) {
         if (!as_json) fmt::print("{:<20}", e.family);
         for (const int n : sizes) {
             const subject s(e, on, n);
@@ -154,15 +155,17 @@ int simulate(const std::string& collective, const std::string& family, const net
     return good;
 }
 
-int choose(const std::string& collective, const network& on, int n, const std::vector<double>& sizes,
-    const std::string& tune, const std::string& origin, bool as_json) {
+int choose(const std::string& collective, const std::vector<entry>& own, const network& on, int n,
+    const std::vector<double>& sizes, const std::string& tune, const std::string& origin, bool as_json) {
     const colls::collective what = collective_named(collective);
+    if (!tune.empty() && !own.empty())
+        throw std::runtime_error("a file for COLLS_TUNE names families of the library alone: no --include with --tune");
     if (!tune.empty() && (what == colls::collective::scatter || what == colls::collective::gather))
         throw std::runtime_error(fmt::format(
             "{} always goes by direct: not all ranks know its size, so no file can choose", colls::name_of(what)));
     if (n > on.topology.ranks())
         throw std::runtime_error(fmt::format("the network has {} ranks, not {}", on.topology.ranks(), n));
-    const std::vector<entry> schedules = schedules_for(collective, "");
+    const std::vector<entry> schedules = schedules_for(what, own);
     std::vector<subject> all;
     std::vector<std::string> left_out;
     for (const entry& e : schedules) {
@@ -220,7 +223,7 @@ int choose(const std::string& collective, const network& on, int n, const std::v
     return good;
 }
 
-int synthesise(const synthesis_request& asked, const network& on, bool as_json) {
+int synthesise(const synthesis_request& asked, const std::vector<entry>& own, const network& on, bool as_json) {
     const int n = asked.what.ranks;
     if (n > on.topology.ranks())
         throw std::runtime_error(fmt::format("the network has {} ranks, not {}", on.topology.ranks(), n));
@@ -258,7 +261,7 @@ int synthesise(const synthesis_request& asked, const network& on, bool as_json) 
     }
     const colls::report proof = colls::verify(exchange::schedule_of(best), n);
     std::vector<subject> known;
-    const std::vector<entry> families = schedules_for(what, "");
+    const std::vector<entry> families = schedules_for(asked.what.what, own);
     for (const entry& e : families)
         if (const subject s(e, on, n); s.possible()) known.push_back(s);
     const ranking others = ranked(known, asked.bytes);

@@ -19,15 +19,15 @@ struct disturbance {
     bool any() const { return noise > 0 || one_in > 0; }
 };
 
-/// The times of all schedules of a collective for `bytes`, or of those of one family, on the first ranks of a network:
-/// a column for each number of ranks. `sizes` empty: powers of two.
-int simulate(const std::string& collective, const std::string& family, const network& on, std::vector<int> sizes,
+/// The times of all schedules of a collective for `bytes`, or of `only` these, on the first ranks of a network: a
+/// column for each number of ranks. `sizes` empty: powers of two.
+int simulate(const std::string& collective, const std::vector<entry>& only, const network& on, std::vector<int> sizes,
     double bytes, const disturbance& late, bool json);
 
-/// The best schedule of a collective on the first n ranks of a network by size, and where it changes. `tune`: if not
-/// empty, the file for COLLS_TUNE to be written, with `origin` as remark.
-int choose(const std::string& collective, const network& on, int n, const std::vector<double>& sizes,
-    const std::string& tune, const std::string& origin, bool json);
+/// The best schedule of a collective, of the library's and the user's `own`, on the first n ranks of a network by size,
+/// and where it changes. `tune`: if not empty, the file for COLLS_TUNE to be written, with `origin` as remark.
+int choose(const std::string& collective, const std::vector<entry>& own, const network& on, int n,
+    const std::vector<double>& sizes, const std::string& tune, const std::string& origin, bool json);
 
 /// Searches places of the ranks for a schedule: what is gained, and the places.
 int place(const std::vector<entry>& schedules, const network& on, int n, double bytes, int tries, bool json);
@@ -41,7 +41,7 @@ struct synthesis_request {
     std::string origin;  ///< the command, for the header
 };
 /// Makes a schedule for the first ranks of a network, proves it, and compares its time with what links need at least
-/// and with the library's schedules.
-int synthesise(const synthesis_request& asked, const network& on, bool json);
+/// and with the schedules of the library, and the user's `own`.
+int synthesise(const synthesis_request& asked, const std::vector<entry>& own, const network& on, bool json);
 
 }  // namespace tool
