@@ -86,8 +86,21 @@ std::pair<int, int> parse_range(const std::string& text) {
     throw std::runtime_error(fmt::format("'{}' is no range of group sizes: write 8, or 2..64", text));
 }
 
+/// The steps of all ranks, each of which a count or a proof reads: 10 to 100 million take a second.
+double steps_of(const entry& e, int n) { return static_cast<double>(e.schedule.rounds(n)) * e.schedule.ports(n) * n; }
+constexpr double most_steps = 2e9;
+/// Refuses what would take minutes or more, before it begins.
+void expect_few_steps(const entry& e, int n, const std::string& instead = "") {
+    if (const double steps = steps_of(e, n); steps > most_steps)
+        throw std::runtime_error(
+            fmt::format("{} {} on {} ranks has {:.1g} steps, and {:.0g} are taken at most: name fewer "
+                        "ranks{}",
+                e.family, collective_of(e), n, steps, most_steps, instead));
+}
+
 int list(const std::string& collective, int n, bool as_json) {
     json rows = json::array();
+    progress shown;
     if (!as_json)
         fmt::print(
             "On {} ranks. Volume: what the busiest rank sends, in user's buffers. Order kept: folded in rank order.\n\n"
@@ -99,8 +112,16 @@ int list(const std::string& collective, int n, bool as_json) {
             if (!as_json) fmt::print("{:<20} {:<15} {:>6}\n", e.family, collective_of(e), "not on so many ranks");
             continue;
         }
+        if (steps_of(e, n) > most_steps / 10) {  // there are eighty rows
+            if (!as_json)
+                fmt::print("{:<20} {:<15} {:>6} rounds, too many to count\n", e.family, collective_of(e),
+                    e.schedule.rounds(n));
+            continue;
+        }
+        shown.say(fmt::format("{} {}", e.family, collective_of(e)));
         const colls::cost c = colls::cost_of(e.schedule, n);
         const colls::properties p = colls::properties_of(e.schedule, n);
+        shown.say("");
         std::vector<std::string> words;
         if (p.round_optimal) words.emplace_back("fewest rounds");
         if (p.volume_optimal) words.emplace_back("least volume");
@@ -126,6 +147,7 @@ int prove(const std::vector<entry>& schedules, int first, int last, bool as_json
         progress shown;
         for (int n = first; n <= last && finding.empty(); ++n) {
             if (!e.schedule.supports(n)) continue;
+            expect_few_steps(e, n, ", or --local");
             shown.say(fmt::format("{} {}: {} ranks", e.family, collective_of(e), n));
             const colls::report found = colls::verify(e.schedule, n);
             if (found.ok())
@@ -157,6 +179,7 @@ int cost(const std::vector<entry>& schedules, int n, double bytes, const colls::
             "messages", "bytes sent", "folded", fmt::format("time of {}", show_size(bytes)));
     for (const entry& e : schedules) {
         if (!e.schedule.supports(n)) continue;
+        expect_few_steps(e, n);
         const colls::cost c = colls::cost_of(e.schedule, n);
         const double block = c.blocks > 0 ? bytes / c.blocks : 0, seconds = c.seconds(m, bytes),
                      sent = block * static_cast<double>(c.blocks_sent),
@@ -177,9 +200,17 @@ int compare(const std::string& collective, int n, const std::vector<double>& siz
     const std::string& svg, bool as_json) {
     const colls::collective which = collective_named(collective);
     std::vector<std::pair<std::string, colls::cost>> all;
+    std::vector<std::string> left_out;
     for (const entry& e : catalogue())
-        if (e.schedule.implements == which && e.schedule.supports(n))
-            all.emplace_back(e.family, colls::cost_of(e.schedule, n));
+        if (e.schedule.implements == which && e.schedule.supports(n)) {
+            if (steps_of(e, n) <= most_steps / 10)
+                all.emplace_back(e.family, colls::cost_of(e.schedule, n));
+            else
+                left_out.push_back(e.family);
+        }
+    if (all.empty()) throw std::runtime_error(fmt::format("no schedule can be counted on {} ranks: too many steps", n));
+    if (!left_out.empty())
+        fmt::print(stderr, "colls: not counted, since they have too many steps: {}\n", fmt::join(left_out, ", "));
     const auto best_at = [&](double bytes) {
         return *std::ranges::min_element(all, {}, [&](const auto& of) { return of.second.seconds(m, bytes); });
     };
