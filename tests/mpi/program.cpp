@@ -142,10 +142,10 @@ void ends_of_transports(tally& t) {
         MPI_Send(data.data(), static_cast<int>(data.size()), MPI_BYTE, 1, 1,
             own);  // which completes, since the receiver takes it
         struct {
-            std::uint64_t a, b, c;
+            std::uint64_t a, b, c, sent;
             control_kind what;
             char text[1];
-        } const leave{1, 0, 0, control_kind::leave, ""};
+        } const leave{1, 0, 0, 0, control_kind::leave, ""};
         MPI_Send(&leave, sizeof leave, MPI_BYTE, 1, 2, own);
         // An unread message would reach a later communicator: MPI uses the contexts of freed ones again.
         std::byte theirs[1024];

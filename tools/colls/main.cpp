@@ -10,6 +10,7 @@
 #include "simulations.hpp"
 
 #include <colls/detail/support/descriptor.hpp>
+#include <colls/detail/support/error_text.hpp>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -352,7 +353,7 @@ int main(int argc, char** argv) {
         fmt::print(stderr, "colls: there is not enough memory for so much: ask for fewer ranks\n");
         return tool::misused;
     } catch (const std::exception& e) {
-        fmt::print(stderr, "colls: {}\n", tool::without_exception_names(e.what()));
+        fmt::print(stderr, "colls: {}\n", tool::without_exception_names(colls::detail::quoted(e.what())));
         return tool::misused;
     }
 }

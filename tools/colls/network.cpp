@@ -164,6 +164,7 @@ network network_of(const json& from) {
         members.insert(members.end(), {"kind", "gamma_ns", "overhead_us", "buffered", "chunk_kb"});
         const object o(from, "the network", members);
         const bool buffered = o.truth("buffered", false);
+        if (!buffered && o.positive("chunk_kb", 0) > 0) throw std::runtime_error("'chunk_kb' needs 'buffered': true");
         const network made{k.make(o), o.positive("gamma_ns", 0) * 1e-9, o.positive("overhead_us", 0) * 1e-6, buffered,
             o.positive("chunk_kb", buffered ? 512 : 0) * 1024};
         if (made.topology.ranks() < 2) throw std::runtime_error("a network joins two ranks or more");

@@ -25,6 +25,7 @@
 #include <deque>
 #include <memory>
 #include <new>
+#include <utility>
 #include <vector>
 
 namespace colls::inline v1::detail {
@@ -87,6 +88,7 @@ private:
     };
     struct control {
         std::uint64_t a, b, c;
+        std::uint64_t sent;  // messages to the same peer that had left before
         control_kind what;
         char text[401];
     };
@@ -116,6 +118,7 @@ private:
         bool mismatched = false;        // a message was not the one expected: no header is received until `abandon`
         bool lost = false;              // reported to the listener
         bool told_leave = false;        // this rank has said `leave`
+        std::deque<control> held;       // `broken`, until the messages before it have arrived, and what follows it
         leave_of_peer leave = leave_of_peer::unheard;
     };
     /// It moves forward only.
@@ -149,6 +152,7 @@ private:
     void completed(const mpi_requests::completion& c);
     void header_arrived(int peer, const std::byte* block);
     void control_arrived(int peer, const std::byte* block);
+    void report_held(int peer);
     void count_arrived(int peer);
     void discard_messages();
     bool uses_callers_memory() const {
@@ -168,6 +172,7 @@ private:
     int idle_calls_ = 0;  // since something was completed
     phase phase_ = phase::running;
     bool completing_ = false;  // a listener may call `progress` again
+    bool recheck_ = false;     // what is held or has been counted may have to be reported now
 };
 
 // ---- messages -------------------------------------------------------------------------------------------------------
@@ -236,7 +241,7 @@ inline void mpi_transport::header_arrived(int peer, const std::byte* block) {
             left -= std::min<std::uint64_t>(left, part_bytes))
             discard_payload(peer);
         if (i == nullptr) return;
-        p.mismatched = true;
+        p.mismatched = recheck_ = true;
         if (listening)
             listening->unexpected(
                 peer, i->label, label, static_cast<std::size_t>(i->bytes), static_cast<std::size_t>(h.bytes));
@@ -266,6 +271,7 @@ inline void mpi_transport::count_arrived(int peer) {
     peer_state& p = at(peer);
     const std::uint64_t expected = p.headers - (p.mismatched ? 1 : 0);
     for (; p.received < expected && !p.in.empty() && p.in.front().under_way == 0; ++p.received) p.in.pop_front();
+    report_held(peer);
     if (p.leave != leave_of_peer::heard || (discarding() ? p.headers : p.received) < p.last_header) return;
     p.leave = leave_of_peer::reported;
     if (listening) listening->heard(peer, control_message{control_kind::leave});
@@ -285,7 +291,7 @@ inline void mpi_transport::discard_payload(int peer) {
 inline bool mpi_transport::tell(int peer, const control_message& what) {
     peer_state& p = at(peer);
     if (peer == rank_ || p.lost || p.told_leave) return what.what == control_kind::leave && p.told_leave;
-    control c{what.a, what.b, what.c, what.what, ""};
+    control c{what.a, what.b, what.c, p.sent, what.what, ""};
     if (what.what == control_kind::leave) {
         p.told_leave = true;
         c.a = p.to_send;
@@ -317,8 +323,21 @@ inline void mpi_transport::control_arrived(int peer, const std::byte* block) {
         if (p.leave == leave_of_peer::unheard) p.leave = leave_of_peer::heard;
         p.last_header = c.a;
         count_arrived(peer);
-    } else if (listening) {
-        listening->heard(peer, control_message{c.what, c.a, c.b, c.c, c.text});
+    } else {
+        p.held.push_back(c);
+        report_held(peer);
+    }
+}
+
+// Messages and control messages overtake each other: `broken` waits for those that had left before it and have a
+// receive.
+inline void mpi_transport::report_held(int peer) {
+    for (peer_state& p = at(peer); !p.held.empty();) {
+        const control c = p.held.front();
+        const bool others_arrive = !p.in.empty() && p.received < c.sent && !p.mismatched && !p.lost && !discarding();
+        if (c.what == control_kind::broken && others_arrive) return;
+        p.held.pop_front();
+        if (listening) listening->heard(peer, control_message{c.what, c.a, c.b, c.c, c.text});
     }
 }
 
@@ -327,7 +346,7 @@ inline void mpi_transport::control_arrived(int peer, const std::byte* block) {
 inline void mpi_transport::report_lost(int peer, int code) {
     peer_state& p = at(peer);
     if (peer == rank_ || p.lost) return;
-    p.lost = true;
+    p.lost = recheck_ = true;
     char text[MPI_MAX_ERROR_STRING + 1] = "";
     int length = 0;
     if (PMPI_Error_string(code, text, &length) != MPI_SUCCESS) std::snprintf(text, sizeof text, "MPI error %d", code);
@@ -337,10 +356,12 @@ inline void mpi_transport::report_lost(int peer, int code) {
 // False: no request was complete.
 inline bool mpi_transport::complete_some() {
     const auto& all = requests_.test();
-    if (all.empty()) return false;
+    if (all.empty() && !recheck_) return false;
     completing_ = true;
     idle_calls_ = 0;
     for (const mpi_requests::completion& c : all) completed(c);
+    if (std::exchange(recheck_, false))
+        for (int r = 0; r < size_; ++r) count_arrived(r);
     completing_ = false;
     return true;
 }
@@ -392,11 +413,11 @@ inline void mpi_transport::completed(const mpi_requests::completion& c) {
 inline void mpi_transport::discard_messages() {
     if (discarding()) return;
     phase_ = phase::abandoned;
+    recheck_ = true;
     requests_.cancel([](const mpi_operation& o) { return o.what == mpi_operation::receive_payload; });
     for (int r = 0; r < size_; ++r) {
         at(r).in.clear();
         receive_header(r);
-        count_arrived(r);
     }
 }
 
