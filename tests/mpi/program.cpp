@@ -77,6 +77,35 @@ void transports(std::uint64_t seed, tally& t) {
     }
 }
 
+/// The contract of message transports. Each process drives its own rank. `contexts`, of all groups, are to be kept: MPI
+/// uses the contexts of freed communicators again, and messages that were abandoned may still lie in them.
+void contract(std::vector<std::shared_ptr<colls::detail::mpi_context>>& contexts, tally& t) {
+    using namespace support;
+    int rank = 0, size = 1;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (size < 2) return;
+    const auto make = [&](int n) {
+        MPI_Comm own;
+        MPI_Comm_dup(MPI_COMM_WORLD, &own);
+        contexts.push_back(std::make_shared<mpi_context>(own));
+        colls::testing::message_transports_of_group all(static_cast<std::size_t>(n));
+        all[static_cast<std::size_t>(rank)] = std::make_unique<mpi_transport>(contexts.back(), 0);
+        return all;
+    };
+    const auto meet = []() -> std::function<bool()> {
+        const auto under_way = std::make_shared<MPI_Request>();
+        MPI_Ibarrier(MPI_COMM_WORLD, under_way.get());
+        return [under_way] {
+            int over = 0;
+            MPI_Test(under_way.get(), &over, MPI_STATUS_IGNORE);
+            return over != 0;
+        };
+    };
+    const auto report = colls::testing::message_transports(make, {.deadline = 60, .groups = {size}, .meet = meet});
+    t.check(report.ok(), report.text());
+}
+
 /// The end of a transport, between ranks 0 and 1. In the first part rank 0 calls MPI itself, and stops within a
 /// message.
 void ends_of_transports(tally& t) {
@@ -364,6 +393,9 @@ int main(int argc, char** argv) {
     try {
         section("transports");
         transports(seed, t);
+        section("contract of transports");
+        std::vector<std::shared_ptr<colls::detail::mpi_context>> contexts;
+        contract(contexts, t);
         section("ends of transports");
         ends_of_transports(t);
         {

@@ -203,8 +203,8 @@ inline void message_lowering::end_transfers(int, int round) {
     return own;
 }
 
-/// Brings both to planning. Whoever plans for messages has called it before: a group does when it is made, which may be
-/// before the objects of this unit are initialised.
+/// Registers both with the planner. It is called before the first plan for messages: by a group when it is made, which
+/// may be before the objects of this unit are initialised.
 inline void plan_by_messages() {
     [[maybe_unused]] static const bool done = [] {
         planner_of_messages = {

@@ -173,6 +173,7 @@ private:
     phase phase_ = phase::running;
     bool completing_ = false;  // a listener may call `progress` again
     bool recheck_ = false;     // what is held or has been counted may have to be reported now
+    bool abandoning_ = false;  // what arrives is reported by the next `progress`
 };
 
 // ---- messages -------------------------------------------------------------------------------------------------------
@@ -272,7 +273,8 @@ inline void mpi_transport::count_arrived(int peer) {
     const std::uint64_t expected = p.headers - (p.mismatched ? 1 : 0);
     for (; p.received < expected && !p.in.empty() && p.in.front().under_way == 0; ++p.received) p.in.pop_front();
     report_held(peer);
-    if (p.leave != leave_of_peer::heard || (discarding() ? p.headers : p.received) < p.last_header) return;
+    if (abandoning_ || p.leave != leave_of_peer::heard || (discarding() ? p.headers : p.received) < p.last_header)
+        return;
     p.leave = leave_of_peer::reported;
     if (listening) listening->heard(peer, control_message{control_kind::leave});
 }
@@ -332,7 +334,7 @@ inline void mpi_transport::control_arrived(int peer, const std::byte* block) {
 // Messages and control messages overtake each other: `broken` waits for those that had left before it and have a
 // receive.
 inline void mpi_transport::report_held(int peer) {
-    for (peer_state& p = at(peer); !p.held.empty();) {
+    for (peer_state& p = at(peer); !abandoning_ && !p.held.empty();) {
         const control c = p.held.front();
         const bool others_arrive = !p.in.empty() && p.received < c.sent && !p.mismatched && !p.lost && !discarding();
         if (c.what == control_kind::broken && others_arrive) return;
@@ -356,12 +358,15 @@ inline void mpi_transport::report_lost(int peer, int code) {
 // False: no request was complete.
 inline bool mpi_transport::complete_some() {
     const auto& all = requests_.test();
-    if (all.empty() && !recheck_) return false;
+    const bool recheck = recheck_ && !abandoning_;
+    if (all.empty() && !recheck) return false;
     completing_ = true;
     idle_calls_ = 0;
     for (const mpi_requests::completion& c : all) completed(c);
-    if (std::exchange(recheck_, false))
+    if (recheck) {
+        recheck_ = false;
         for (int r = 0; r < size_; ++r) count_arrived(r);
+    }
     completing_ = false;
     return true;
 }
@@ -424,8 +429,10 @@ inline void mpi_transport::discard_messages() {
 inline void mpi_transport::abandon() {
     discard_messages();
     if (completing_) return;
+    abandoning_ = true;
     for (const double until = seconds_now() + 1; uses_callers_memory() && seconds_now() < until;)
         if (!complete_some()) sleep(50e-6);
+    abandoning_ = false;
 }
 
 inline bool mpi_transport::all_have_left() const {
