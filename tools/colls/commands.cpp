@@ -4,6 +4,7 @@
 
 #include "../../examples/common/plot.hpp"
 
+#include <colls/detail/plan/step_table.hpp>
 #include <colls/verify.hpp>
 
 #include <fmt/format.h>
@@ -86,12 +87,11 @@ std::pair<int, int> parse_range(const std::string& text) {
     throw std::runtime_error(fmt::format("'{}' is no range of group sizes: write 8, or 2..64", text));
 }
 
-/// The steps of all ranks, each of which a count or a proof reads: 10 to 100 million take a second.
-double steps_of(const entry& e, int n) { return static_cast<double>(e.schedule.rounds(n)) * e.schedule.ports(n) * n; }
+/// Of all ranks; a count or a proof reads 10 to 100 million in a second.
 constexpr double most_steps = 2e9;
 /// Refuses what would take minutes or more, before it begins.
 void expect_few_steps(const entry& e, int n, const std::string& instead = "") {
-    if (const double steps = steps_of(e, n); steps > most_steps)
+    if (const double steps = colls::detail::all_steps(e.schedule, n); steps > most_steps)
         throw std::runtime_error(
             fmt::format("{} {} on {} ranks has {:.1g} steps, and {:.0g} are taken at most: name fewer "
                         "ranks{}",
@@ -112,7 +112,7 @@ int list(const std::string& collective, int n, bool as_json) {
             if (!as_json) fmt::print("{:<20} {:<15} {:>6}\n", e.family, collective_of(e), "not on so many ranks");
             continue;
         }
-        if (steps_of(e, n) > most_steps / 10) {  // there are eighty rows
+        if (colls::detail::all_steps(e.schedule, n) > most_steps / 10) {  // there are eighty rows
             if (!as_json)
                 fmt::print("{:<20} {:<15} {:>6} rounds, too many to count\n", e.family, collective_of(e),
                     e.schedule.rounds(n));
@@ -203,7 +203,7 @@ int compare(const std::string& collective, int n, const std::vector<double>& siz
     std::vector<std::string> left_out;
     for (const entry& e : catalogue())
         if (e.schedule.implements == which && e.schedule.supports(n)) {
-            if (steps_of(e, n) <= most_steps / 10)
+            if (colls::detail::all_steps(e.schedule, n) <= most_steps / 10)
                 all.emplace_back(e.family, colls::cost_of(e.schedule, n));
             else
                 left_out.push_back(e.family);

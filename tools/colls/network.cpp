@@ -24,7 +24,7 @@ namespace {
 using nlohmann::json;
 namespace sim = colls::simulation;
 
-/// An integer of the file, of at least 1: it counts things, each of which takes memory.
+/// An integer of the file that counts or numbers things.
 int count_in(const json& value, const std::string& what) {
     if (!value.is_number_integer()) throw std::runtime_error(fmt::format("{} is no integer", what));
     const double x = value.get<double>();
