@@ -35,7 +35,7 @@ void run_and_check(int n, jobs_list& jobs, std::uint64_t seed) {
 }
 
 shape shape_of(what c, int n, std::size_t count, int root = 0) {
-    shape s{c, n, has_root(c) ? root : 0, {}};
+    shape s{c, n, rooted(c) ? root : 0, {}};
     const auto ranks = static_cast<std::size_t>(n);
     if (c == what::all_to_all)
         s.counts.assign(ranks * ranks, count / ranks + (count % ranks != 0 ? 1 : 0));
@@ -84,7 +84,7 @@ TEST_CASE("collectives: every schedule gives the right result at every group siz
             std::shuffle(counts.begin(), counts.end(), std::minstd_rand(static_cast<unsigned>(n)));
         for (const row& r : all_schedules()) {
             if (!r.supports(n)) continue;
-            const bool folds = has_operator(r.collective);
+            const bool folds = reduces(r.collective);
             const bool ordered = !folds || keeps_order(r, n);
             const auto& kinds = common_kinds<communicator>();
             for (std::size_t turn = 0; turn < turns; ++turn) {
@@ -119,7 +119,7 @@ TEST_CASE("collectives: every root, in place and out of place", "[collectives]")
             for (const row* r : rows)
                 for (int root = 0; root < n; ++root)
                     for (const bool in_place : {false, true}) {
-                        const bool words = !r || !has_operator(c) || keeps_order(*r, n);
+                        const bool words = !r || !reduces(c) || keeps_order(*r, n);
                         const auto& e = kind_named(words && random.one_in(2) ? "word concatenation" : "int32 sum");
                         call_plan p;
                         p.shape = shape_of(c, n, random.below(300), root);
@@ -143,7 +143,7 @@ TEST_CASE("collectives: automatic gives the right result at the sizes where its 
         random_source random(static_cast<std::uint64_t>(200 + n));
         jobs_list jobs;
         const auto& e = kind_named("float sum");
-        for (int c = 0; c < what_count; ++c)
+        for (int c = 0; c < colls::collective_count; ++c)
             for (std::size_t bytes = 4; bytes <= (std::size_t{1} << 21); bytes *= 2) {
                 if (n > 4 && bytes > (std::size_t{1} << 18)) continue;
                 for (const std::size_t count : {bytes / 4 - 1, bytes / 4, bytes / 4 + 1}) {

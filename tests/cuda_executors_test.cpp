@@ -280,7 +280,7 @@ kernel::slot_map map_any(collective what, const colls::any_schedule& s, int n, s
                        ...));
     return m;
 }
-using all_collectives = std::make_index_sequence<support::what_count>;
+using all_collectives = std::make_index_sequence<colls::collective_count>;
 
 /// Runs all jobs, one after the other, and checks their results. Each thread calls before(rank, job) ahead of each job.
 template <class Before>
@@ -392,7 +392,7 @@ TEST_CASE("kernel executors: the eager path gives the results of the serial refe
         std::deque<job> jobs;
         for (int i = 0; i < 200; ++i) {
             jobs.push_back(
-                drawn(random, static_cast<collective>(i % support::what_count), nullptr, n, group.channels()));
+                drawn(random, static_cast<collective>(i % colls::collective_count), nullptr, n, group.channels()));
             prepare(jobs.back(), random, group.sizes(), false);
         }
         run_and_check(group, jobs);

@@ -116,9 +116,9 @@ struct traffic {
     void (*breaks)() = nullptr;
 
     judged_call draw(random_source& random, int n, std::uint64_t number) const {
-        const auto c = static_cast<what>(only >= 0 ? only : static_cast<int>(random.below(what_count)));
+        const auto c = static_cast<what>(only >= 0 ? only : static_cast<int>(random.below(colls::collective_count)));
         const std::size_t size = exactly ? bytes : random.one_in(3) ? 8 : 8 + random.below(bytes - 7);
-        return judged_call(c, n, has_root(c) ? random.between(0, n - 1) : 0, size, number);
+        return judged_call(c, n, rooted(c) ? random.between(0, n - 1) : 0, size, number);
     }
     void turn(colls::communicator& comm, memory_of_calls& memory, int k, report& mine) const {
         const int n = comm.size(), rank = comm.rank();
@@ -242,7 +242,7 @@ std::string kill_one(const std::string& transport, std::uint64_t seed, figures& 
     const int n = random.between(2, max_ranks), victim = random.between(0, n - 1);
     traffic calls;
     calls.seed = seed;
-    calls.only = random.one_in(2) ? -1 : random.between(0, what_count - 1);
+    calls.only = random.one_in(2) ? -1 : random.between(0, colls::collective_count - 1);
     constexpr std::size_t sizes[] = {8, 64, 4 << 10, 32 << 10, 256 << 10, 1 << 20, max_bytes};
     calls.bytes = sizes[random.below(std::size(sizes))];
     calls.exactly = random.one_in(2);

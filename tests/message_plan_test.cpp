@@ -439,10 +439,10 @@ TEST_CASE(
     constexpr int n = 4;
     int calls = 0, beyond = 0;
     for (const row& r : all_schedules()) {
-        if (!has_operator(r.collective) || !r.supports(n)) continue;
+        if (!reduces(r.collective) || !r.supports(n)) continue;
         worst_ranks ranks(n);
         const auto check = [&](std::size_t count, int late) {
-            reduction job(r, n, has_root(r.collective) ? 1 : 0, count);
+            reduction job(r, n, rooted(r.collective) ? 1 : 0, count);
             // The late rank takes a message where nothing else can happen. A sender learns that a message has left when
             // no other message can arrive.
             const auto rank_of = [&](const worst_network::move& m) { return m.arrives ? 2 * (m.to == late) : 1; };

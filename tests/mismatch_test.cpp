@@ -67,7 +67,7 @@ constexpr std::size_t max_bytes = 8 << 20;
 
 template <class Way, class T>
 typename Way::result make_as(colls::communicator& comm, const one_call& c, const arguments& a) {
-    if (!has_operator(c.collective)) return move_call<Way, T>(comm, a);
+    if (!reduces(c.collective)) return move_call<Way, T>(comm, a);
     return c.takes_max ? fold_call<Way, T>(comm, a, colls::max) : fold_call<Way, T>(comm, a, colls::sum);
 }
 template <class Way>
@@ -162,12 +162,12 @@ struct attempt {
                     other.count /= 2;  // as many bytes
                 break;
             case oddity::operation:
-                again([](const one_call& x) { return has_operator(x.collective); });
+                again([](const one_call& x) { return reduces(x.collective); });
                 other = c;
                 other.takes_max = !c.takes_max;
                 break;
             case oddity::root:
-                again([](const one_call& x) { return has_root(x.collective); });
+                again([](const one_call& x) { return rooted(x.collective); });
                 other = c;
                 other.root = (c.root + random.between(1, n - 1)) % n;
                 break;
@@ -214,12 +214,12 @@ struct attempt {
     one_call draw(random_source& random) const {
         constexpr std::size_t counts[] = {1, 2, 7, 13, 60, 500, 2100, 5000, 30'000};
         one_call c;
-        c.collective = static_cast<what>(random.below(what_count));
+        c.collective = static_cast<what>(random.below(colls::collective_count));
         c.count = c.collective == what::barrier ? 0 : counts[random.below(std::size(counts))];
         if (c.collective == what::all_to_all) c.count *= static_cast<std::size_t>(n);
-        c.root = has_root(c.collective) ? random.between(0, n - 1) : 0;
+        c.root = rooted(c.collective) ? random.between(0, n - 1) : 0;
         c.element = c.collective == what::barrier ? type::integer : static_cast<type>(random.below(3));
-        c.takes_max = has_operator(c.collective) && random.one_in(2);
+        c.takes_max = reduces(c.collective) && random.one_in(2);
         c.started = random.one_in(4);
         return c;
     }

@@ -11,7 +11,7 @@ namespace {
 using communicator = colls::threads::communicator;
 
 shape shape_of(what c, int n, std::size_t count, int root) {
-    return {c, n, has_root(c) ? root : 0, balanced(count, n)};
+    return {c, n, rooted(c) ? root : 0, balanced(count, n)};
 }
 
 }  // namespace
@@ -20,7 +20,7 @@ TEST_CASE("an operator that does not commute is rejected with a schedule that do
     int refused = 0, kept = 0;
     for (const int n : {2, 3, 4, 5, 8, 13, 16, 33})
         for (const row& r : all_schedules()) {
-            if (!has_operator(r.collective) || !r.supports(n)) continue;
+            if (!reduces(r.collective) || !r.supports(n)) continue;
             const bool keeps = keeps_order(r, n);
             for (const auto& e : common_kinds<communicator>()) {
                 if (e.kind.how != judged::in_order) continue;
@@ -96,7 +96,7 @@ TEST_CASE("sums that depend on the order are bitwise the same in every run", "[o
         random_source random(static_cast<std::uint64_t>(n));
         std::vector<const row*> rows = {nullptr};
         for (const row& r : all_schedules())
-            if (has_operator(r.collective) && r.supports(n)) rows.push_back(&r);
+            if (reduces(r.collective) && r.supports(n)) rows.push_back(&r);
         std::deque<job<communicator>> jobs;
         for (const row* r : rows)
             for (const std::size_t count : {10u, 3001u, long_run ? 40'009u : 9'001u}) {

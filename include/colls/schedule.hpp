@@ -66,6 +66,10 @@ struct collective_traits {
     constexpr bool reduces() const { return result >= contributors::all && out != content::nothing; }
     /// It is a scan.
     constexpr bool is_scan() const { return result == contributors::up_to || result == contributors::before; }
+    /// The result of a rank of n combines the contributions of ranks 0 to this one less one. 0: the rank has no result.
+    constexpr int contributors_at(int rank, int n) const {
+        return result == contributors::before ? rank : result == contributors::up_to ? rank + 1 : n;
+    }
     /// Every rank waits for every other.
     constexpr bool synchronises() const { return !rooted() && !is_scan() && in != content::layout; }
     /// Each user block belongs to one rank.

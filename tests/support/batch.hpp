@@ -34,7 +34,7 @@ inline void dawdle(random_source& random) {
 /// A random schedule that can do this call, or null: automatic.
 inline const row* pick_row(random_source& random, what c, int n, bool in_order) {
     static const auto by_collective = [] {
-        std::vector<std::vector<const row*>> lists(what_count);
+        std::vector<std::vector<const row*>> lists(colls::collective_count);
         for (const row& r : all_schedules()) lists[static_cast<std::size_t>(r.collective)].push_back(&r);
         return lists;
     }();
@@ -45,7 +45,7 @@ inline const row* pick_row(random_source& random, what c, int n, bool in_order) 
     for (int tries = 0; tries < 8 && !list.empty(); ++tries) {
         const row* r = random.pick(list);
         if (!r->supports(n)) continue;
-        if (in_order && has_operator(c)) {
+        if (in_order && reduces(c)) {
             const std::lock_guard lock(mutex);
             auto [at, fresh] = ordered.try_emplace({r, n}, false);
             if (fresh) at->second = keeps_order(*r, n);
@@ -116,12 +116,12 @@ call_plan pick_plan(random_source& random, int n, const entry<Comm>& e, std::siz
     call_plan p;
     support::shape& s = p.shape;
     s.n = n;
-    s.collective = static_cast<what>(random.below(what_count));
+    s.collective = static_cast<what>(random.below(colls::collective_count));
     if (e.averages && (s.collective == what::inclusive_scan || s.collective == what::exclusive_scan))
         s.collective = what::all_reduce;
     const what c = s.collective;
     const auto ranks = static_cast<std::size_t>(n);
-    s.root = has_root(c) ? random.between(0, n - 1) : 0;
+    s.root = rooted(c) ? random.between(0, n - 1) : 0;
     const std::size_t limit = budget / (3 * ranks * e.kind.size);
     std::size_t total = exactly > 0 ? exactly : pick_count(random, n, e.kind.size, limit);
     p.variable = has_blocks(c) && random.one_in(4);

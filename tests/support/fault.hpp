@@ -293,7 +293,7 @@ private:
 template <class Way, class Comm>
 typename Way::result make(Comm& comm, const judged_call& c, const std::uint64_t* in, std::uint64_t* out) {
     const arguments a = c.with(comm.rank(), in, out);
-    if (has_operator(a.collective)) return fold_call<Way, std::uint64_t>(comm, a, mortal_sum{});
+    if (reduces(a.collective)) return fold_call<Way, std::uint64_t>(comm, a, mortal_sum{});
     return move_call<Way, std::uint64_t>(comm, a);
 }
 

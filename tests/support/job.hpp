@@ -162,7 +162,7 @@ public:
             text += ", count " + std::to_string(s.total());
         else
             text += ", rank 0 sends " + std::to_string(s.in_count(0));
-        if (has_root(s.collective)) text += ", root " + std::to_string(s.root);
+        if (rooted(s.collective)) text += ", root " + std::to_string(s.root);
         if (plan_.in_place) text += plan_.same ? ", in place (one buffer)" : ", in place";
         text += plan_.how == way::blocking ? "" : plan_.how == way::started ? ", started" : ", prepared";
         if (plan_.idle_buffers) text += ", idle buffers";
@@ -227,7 +227,7 @@ private:
         } else if (plan_.in_place) {
             // One buffer: `in` lies within `out` (all_gather, gather), `out` within `in` (scatter, reduce_scatter), or
             // both are the same.
-            const bool off_root = has_root(s.collective) && r != s.root;
+            const bool off_root = rooted(s.collective) && r != s.root;
             std::size_t in_from = 0, out_from = 0;
             if (!off_root && (s.collective == what::all_gather || s.collective == what::gather))
                 in_from = s.before(r) * k.size;
@@ -254,14 +254,14 @@ private:
         if (!s.writes(r)) b.out_before.assign(b.out.data(), b.out.data() + b.out.size());
     }
 
-    bool judged_by_bound() const { return entry_->kind.far && has_operator(plan_.shape.collective); }
+    bool judged_by_bound() const { return entry_->kind.far && reduces(plan_.shape.collective); }
     std::string far(int r) const {
         const support::shape& s = plan_.shape;
         const kind& k = entry_->kind;
         const rank_buffers& b = ranks_[static_cast<std::size_t>(r)];
         const std::size_t from = s.collective == what::reduce_scatter ? s.before(r) * k.size : 0;
         std::vector<const std::byte*> parts;
-        for (int p = 0; p < s.contributors(r); ++p)
+        for (int p = 0; p < s.contributors_at(r); ++p)
             parts.push_back(ranks_[static_cast<std::size_t>(p)].in_before.data() + from);
         const std::ptrdiff_t i = k.far(b.out_at, parts, s.out_count(r));
         return i < 0 ? std::string()

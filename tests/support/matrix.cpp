@@ -131,7 +131,7 @@ void run(Comm& comm, const arguments& a, way w, flight& in_flight) {
     using T = typename of_library<K>::type;
     static_assert(sizeof(T) == sizeof(typename K::type));
     const auto op = of_library<K>::op();
-    const bool folds = has_operator(a.collective);
+    const bool folds = reduces(a.collective);
     if constexpr (AllWays) {
         if (w == way::started) {
             in_flight.push_back(folds ? fold_call<start_way, T>(comm, a, op) : move_call<start_way, T>(comm, a));

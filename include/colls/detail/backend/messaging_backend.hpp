@@ -9,6 +9,7 @@
 #pragma once
 
 #include <colls/detail/backend/group_to_form.hpp>
+#include <colls/detail/backend/said.hpp>
 #include <colls/detail/backend/shrink_agreement.hpp>
 #include <colls/detail/backend/split.hpp>
 #include <colls/detail/execute/message_executor.hpp>
@@ -75,7 +76,7 @@ public:
 
     void ask_for_messages(rank_context& self) override {
         for (int r = 0; !asks_ && r < self.size; ++r)
-            if (r != self.rank) messages_->tell(r, control_message{control_kind::ask});
+            if (r != self.rank) messages_->tell(r, said::one(control_kind::ask));
         asks_ = true;
         messages_->progress();
     }
@@ -92,7 +93,7 @@ public:
         if (at == nullptr || seconds < 10e-3 || at->peer == none || at->peer == self.rank) return;
         if (at->fingerprint == no_call) {  // a message has no call number: the peer hears that this rank waits for it
             if (waited_for_ != at->peer || waited_at_ + 0.1 < seconds_now())
-                collectives_->tell(at->peer, control_message{control_kind::board, no_call, 0, 1, ""});
+                collectives_->tell(at->peer, said::board{no_call, 0, false});
             waited_for_ = at->peer;
             waited_at_ = seconds_now();
             waiting_ = {};
@@ -106,12 +107,12 @@ public:
         told_call_ = at->call + 1;
         told_peer_ = at->peer;
         told_at_ = waited_at_;
-        collectives_->tell(at->peer, control_message{control_kind::board, at->call, at->fingerprint, 0, ""});
+        collectives_->tell(at->peer, said::board{at->call, at->fingerprint, true});
         if (again) return;
         for (int r = 0; r < self.size; ++r)
             if (const auto call = self.memory.state(r).board_call.load(std::memory_order_relaxed);
                 call != 0 && call + 64 > self.log.count && r != at->peer)
-                collectives_->tell(r, control_message{control_kind::board, at->call, at->fingerprint, 1, ""});
+                collectives_->tell(r, said::board{at->call, at->fingerprint, false});
     }
     void sleep(rank_context& self) override {
         const bool hooked = self.hook != nullptr || wait_hook_set.call.load(std::memory_order_relaxed) != nullptr;
@@ -122,7 +123,7 @@ public:
         char text[decltype(refusal.text)::most + 1];
         refusal.text.load(text);
         const std::uint64_t call = refusal.call.load(std::memory_order_relaxed);
-        const control_message what{control_kind::refused, call, 0, 0, text};
+        const control_message what = said::one(control_kind::refused, call, text);
         if (call == 0)
             collectives_->tell_all(what);
         else
@@ -133,13 +134,13 @@ public:
     }
     void absent(rank_context&, std::uint64_t group) override {
         absent_ = group;
-        collectives_->tell_all(control_message{control_kind::away, group, 0, 0, ""});
+        collectives_->tell_all(said::one(control_kind::away, group));
         collectives_->progress();
     }
     double ask_for_waits(rank_context& self) override {
         for (int r = 0; r < self.size; ++r)
             if (r != self.rank) self.memory.state(r).waits.store(long_wait::unanswered, std::memory_order_relaxed);
-        tell_every_rank(control_message{control_kind::inquire, 1});
+        tell_every_rank(said::one(control_kind::inquire, of_waits));
         return 0.2;
     }
     void broke(rank_context& self) override { spread(self.memory.poison()); }
@@ -194,9 +195,7 @@ public:
 private:
     class ordered_collective;
     class accepted_message;
-    struct acceptance {
-        std::uint64_t number, bytes, type;
-    };
+    static constexpr std::uint64_t of_waits = 1;  // an inquiry: for the long wait that the receiver is in
 
     /// Before an operation begins: what has come meanwhile, and an error where the group is broken.
     void look_before(rank_context& self, const char* what) {
@@ -272,8 +271,7 @@ private:
                 const piece to{arguments.out, bytes()};
                 b_.messages_->receive(peer, label(), &to, bytes() > 0);
                 b_.messages_->flush();
-                b_.messages_->tell(
-                    peer, control_message{control_kind::accept, sequence, bytes(), arguments.signature, ""});
+                b_.messages_->tell(peer, terms().as(control_kind::accept));
             }
         }
         bool advance() override {
@@ -290,6 +288,7 @@ private:
     private:
         std::size_t bytes() const { return arguments.count * arguments.element; }
         message_label label() const { return {arguments.signature, sequence, 0}; }
+        said::terms terms() const { return {sequence, bytes(), arguments.signature}; }
         void over_if(bool is_over) {
             done = is_over;
             if (done) ++(kind == operation_kind::send ? self_.messages.sent : self_.messages.received)[site.peer].over;
@@ -309,8 +308,7 @@ private:
             const int peer = site.peer;
             auto& accepted = b_.accepted_[static_cast<std::size_t>(peer)];
             if (b_.asked_by_[peer] && !is_offered_ && (accepted.empty() || accepted.back().number < sequence)) {
-                b_.messages_->tell(
-                    peer, control_message{control_kind::offer, sequence, bytes(), arguments.signature, ""});
+                b_.messages_->tell(peer, terms().as(control_kind::offer));
                 is_offered_ = true;
             }
             if (!is_posted_ && !accepted.empty() && accepted.front().number == sequence) {
@@ -345,10 +343,7 @@ private:
             if (r != self_->rank) collectives_->tell(r, what);
     }
     void spread(const poison_state& p) {
-        const control_message what{control_kind::broken, static_cast<std::uint64_t>(p.code),
-            static_cast<std::uint64_t>(static_cast<std::uint32_t>(p.peer + 1)) << 32 |
-                static_cast<std::uint32_t>(p.round + 1),
-            static_cast<std::uint64_t>(p.rank), p.text};
+        const control_message what = said::breach{static_cast<errc>(p.code), p.rank, p.peer, p.round, p.text};
         messages_->tell_all(what);
         // Also to ranks that it has no connection to: one that comes only after this rank has gone would take this rank
         // for the one that failed. In a large group, distant ranks hear it from others.
@@ -367,38 +362,39 @@ private:
         rank_state& s = self_->memory.state(peer);
         switch (what.what) {
             case control_kind::accept:
-                accepted_[static_cast<std::size_t>(peer)].push_back({what.a, what.b, what.c});
+                accepted_[static_cast<std::size_t>(peer)].push_back(said::terms::of(what));
                 break;
-            case control_kind::board:
-                s.board_call.store(what.a + 1, std::memory_order_relaxed);
+            case control_kind::board: {
+                const auto at = said::board::of(what);
+                s.board_call.store(at.call + 1, std::memory_order_relaxed);
                 s.board_at.store(milliseconds_now(), std::memory_order_relaxed);
-                s.board_fingerprint.store(what.b, std::memory_order_relaxed);
-                if (what.c == 0 && waiting_.peer != none &&
-                    seconds_now() < waited_at_ + 0.1)  // the peer waits for this rank
-                    collectives_->tell(
-                        peer, control_message{control_kind::board, waiting_.call, waiting_.fingerprint, 1, ""});
-                if (what.a + 1 > self_->log.count && !is_ahead_[peer]) {
+                s.board_fingerprint.store(at.fingerprint, std::memory_order_relaxed);
+                if (at.for_receiver && waiting_.peer != none && seconds_now() < waited_at_ + 0.1)
+                    collectives_->tell(peer, said::board{waiting_.call, waiting_.fingerprint, false});
+                if (at.call + 1 > self_->log.count && !is_ahead_[peer]) {
                     is_ahead_[peer] = true;
                     ahead_.push_back(peer);
                 }
                 compare_board(peer);
-                if (absent_ != 0) collectives_->tell(peer, control_message{control_kind::away, absent_, 0, 0, ""});
+                if (absent_ != 0) collectives_->tell(peer, said::one(control_kind::away, absent_));
                 break;
+            }
             case control_kind::inquire:
-                if (what.a == 1) {
+                if (what.a == of_waits) {
                     const std::uint64_t own = self_->memory.state(self_->rank).waits.load(std::memory_order_relaxed);
-                    collectives_->tell(peer, control_message{control_kind::waits, own});
+                    collectives_->tell(peer, said::one(control_kind::waits, own));
                     break;
                 }
                 for (std::uint64_t i = first_told(self_->log.count); i < self_->log.count; ++i) {
                     const call_record& c = self_->log.of(i);
-                    collectives_->tell(
-                        peer, control_message{control_kind::told, i, c.fingerprint, 0, parts_of(c).text()});
+                    collectives_->tell(peer, said::told_call{i, c.fingerprint, parts_of(c).text()});
                 }
                 break;
-            case control_kind::told:
-                tell_call(self_->memory.told(peer, what.a), what.a, what.b, what.text);
+            case control_kind::told: {
+                const auto call = said::told_call::of(what);
+                tell_call(self_->memory.told(peer, call.number), call.number, call.fingerprint, call.text);
                 break;
+            }
             case control_kind::refused: {
                 refusal_state& refusal = self_->memory.refusal(peer);
                 refusal.text.store(what.text);
@@ -408,16 +404,12 @@ private:
             case control_kind::away:
                 s.away.store(what.a, std::memory_order_relaxed);
                 break;
-            case control_kind::broken: {
-                const int rank = static_cast<int>(what.c);
-                const auto code = static_cast<errc>(what.a);
-                if (rank < 0 || rank >= self_->size || what.a < 1 ||
-                    what.a > static_cast<std::uint64_t>(errc::peer_failed))
-                    break;
-                breaks(code, rank, static_cast<int>(what.b >> 32) - 1, static_cast<int>(what.b & 0xffffffffu) - 1,
-                    what.text);
+            case control_kind::broken:
+                if (said::breach::valid(what, self_->size)) {
+                    const auto p = said::breach::of(what);
+                    breaks(p.code, p.rank, p.peer, p.round, p.text);
+                }
                 break;
-            }
             case control_kind::leave:
                 s.gone.store(1, std::memory_order_relaxed);
                 break;
@@ -486,7 +478,7 @@ private:
     void suspects(int peer, std::uint64_t call, std::uint64_t own, std::uint64_t theirs) {
         if (suspect_.peer != none) return;
         suspect_ = {peer, call, own, theirs, seconds_now() + time_to_tell};
-        collectives_->tell(peer, control_message{control_kind::inquire});
+        collectives_->tell(peer, said::one(control_kind::inquire));
     }
     void judge_suspect() {
         if (suspect_.peer == none ||
@@ -510,7 +502,7 @@ private:
     rank_context* self_ = nullptr;
     std::vector<ordered_collective*> order_;  // that are not over, in the order in which they were started
     std::deque<accepted_message*> own_sends_, own_receives_;
-    std::vector<std::deque<acceptance>> accepted_;
+    std::vector<std::deque<said::terms>> accepted_;
     // For recv_any: this rank has asked for offers; ranks that have asked this one; 1 + the latest number that each
     // rank offered.
     bool asks_ = false;

@@ -16,7 +16,7 @@ class shared_memory_backend final : public group_backend {
 public:
     explicit shared_memory_backend(extend::memory_member&& m) : member_(std::move(m)) {}
 
-    static std::unique_ptr<rank_context> context(extend::memory_member&& m, int rank, int size) {
+    [[gnu::cold]] static std::unique_ptr<rank_context> context(extend::memory_member&& m, int rank, int size) {
         const group_memory memory(m.control, size);
         const auto b = std::make_shared<shared_memory_backend>(std::move(m));
         const extend::memory_member& own = b->member_;
@@ -66,7 +66,7 @@ public:
     void give(std::byte* at, std::size_t bytes) noexcept override { member_.group->deallocate(at, bytes); }
     void populate(std::byte* at, std::size_t bytes) override { member_.group->populate(at, bytes); }
     void pin() override { member_.group->retire_memory(); }
-    std::uint64_t create(int n) override { return member_.group->create(n); }
+    [[gnu::cold]] std::uint64_t create(int n) override { return member_.group->create(n); }
     void discard(std::uint64_t place, int n) override { member_.group->discard(place, n); }
     std::unique_ptr<rank_context> attach(
         rank_context& from, std::uint64_t place, int rank, const list<int>& members) override {

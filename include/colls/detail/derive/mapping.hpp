@@ -33,7 +33,7 @@ constexpr bool permutes() {
     }
     return true;
 }
-constexpr bool permutable(collective c) { return c != collective::inclusive_scan && c != collective::exclusive_scan; }
+constexpr bool permutable(collective c) { return !is_scan(c); }
 
 template <class M>
 struct rank_of_role {

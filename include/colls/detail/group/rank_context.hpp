@@ -112,7 +112,7 @@ struct rank_context : std::enable_shared_from_this<rank_context> {
         : rank(own_rank), size(group_size), memory(m), backend(static_cast<shared_backend&&>(b)) {}
     rank_context(const rank_context&) = delete;
     rank_context& operator=(const rank_context&) = delete;
-    ~rank_context() {
+    [[gnu::cold]] ~rank_context() {
         if (latest && *latest == this) {
             *latest = next == this ? nullptr : next;
             if (next != this) next->latest = latest;

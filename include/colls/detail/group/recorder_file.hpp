@@ -30,7 +30,7 @@ public:
         return file;
     }
     /// Adds events, each of which ends with ",\n".
-    void add(const char* path, const std::string& events) {
+    [[gnu::cold]] void add(const char* path, const std::string& events) {
         const std::lock_guard hold(mutex_);
         if (opened_by_ != getpid() || asked_ != path) open(path);  // a forked process has a file of its own
         if (!file_ || events.empty()) return;
@@ -48,7 +48,7 @@ public:
     }
 
 private:
-    void open(const char* path) {
+    [[gnu::cold]] void open(const char* path) {
         opened_by_ = getpid();
         asked_ = path;
         end_ = 0;
@@ -74,7 +74,7 @@ private:
 };
 
 /// Text for JSON: names of schedules hold no other characters that it would have to escape.
-inline std::string quotable(const char* text) {
+[[gnu::cold]] inline std::string quotable(const char* text) {
     std::string s;
     for (; *text; ++text) s += *text == '"' || *text == '\\' || static_cast<unsigned char>(*text) < 32 ? '?' : *text;
     return s;
@@ -91,7 +91,7 @@ COLLS_INLINE void recorder::add(const recorded_call& c, std::string_view schedul
     if (parts_.size() > most / 2 || calls_.size() > most / 8) write();
 }
 
-COLLS_INLINE void recorder::write() {
+[[gnu::cold]] COLLS_INLINE void recorder::write() {
     const long process = getpid();
     std::string text;
     char one[512];

@@ -51,7 +51,7 @@ inline std::string_view without_namespace(std::string_view name) {
 }
 /// Calls f with a line for each of a rank's latest calls, the latest last; equal ones in a row share a line.
 template <class F>
-void for_latest_calls(const call_record* recent, std::uint64_t calls, F f) {
+[[gnu::cold]] void for_latest_calls(const call_record* recent, std::uint64_t calls, F f) {
     const auto same = [&](std::uint64_t i, std::uint64_t j) {
         const call_record &a = recent[i % call_record::kept], &b = recent[j % call_record::kept];
         return a.what == b.what && a.count == b.count && a.type == b.type && a.op == b.op && a.root == b.root &&

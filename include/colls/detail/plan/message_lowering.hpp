@@ -53,7 +53,7 @@ inline int index_in(const block_set& set, int x) {
             }
         // Of a scan only the last rank's result has all.
         if (stays && units.output_unit(rank, slot) != none)
-            return !is_scan(steps.what) || (steps.what == collective::inclusive_scan && rank == steps.size - 1);
+            return traits_of(steps.what).contributors_at(rank, steps.size) == steps.size;
         if (copy.rank == none) return false;
         rank = copy.rank, slot = copy.slot, round = copy.round;
         last = steps.rounds - 1;

@@ -30,7 +30,7 @@ public:
     }
     /// The unit of its output that a rank's slot holds at the end, or none.
     int output_unit(int rank, int slot) const {
-        if (steps_.what == collective::exclusive_scan && rank == 0) return none;
+        if (traits_.contributors_at(rank, steps_.size) == 0) return none;
         return unit_in(&any_schedule::output, traits_.out, traits_.out_at_root, rank, slot);
     }
     /// The unit of a slot, but in an all_to_all: its home's, or none, where blocks have owners; 0 for a scratch slot.

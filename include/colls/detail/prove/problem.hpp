@@ -71,7 +71,7 @@ public:
         if (slot >= blocks || (is_owned && homes.p[slot] == none) || kind == collective::all_to_all) return {};
         if (has_target ? rank != root : ends_at_home && homes.p[slot] != rank) return {};
         if (is_scan(kind)) {
-            const int end = kind == collective::inclusive_scan ? rank + 1 : rank;
+            const int end = traits_of(kind).contributors_at(rank, n);
             return end > 0 ? wanted{slot, 0, end} : wanted{};
         }
         if (reduces(kind) || kind == collective::barrier) return {slot, 0, n};

@@ -98,7 +98,7 @@ private:
     static void lines(std::string_view text, F f) {
         while (!text.empty()) f(next(text, '\n'));
     }
-    std::string text_of(const std::string& path) const { return text_of_file(root_ + path); }
+    [[gnu::cold]] std::string text_of(const std::string& path) const { return text_of_file(root_ + path); }
     std::string root_;
 };
 

@@ -77,7 +77,7 @@ struct environment {
 
 private:
     template <std::size_t count>
-    static int which_of(const char* name, const char* const (&all)[count], int otherwise) {
+    [[gnu::cold]] static int which_of(const char* name, const char* const (&all)[count], int otherwise) {
         const char* const value = variable(name);
         if (value == nullptr) return otherwise;
         for (std::size_t i = 0; i < count; ++i)

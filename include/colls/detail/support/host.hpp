@@ -30,7 +30,7 @@ inline host_label host_name() {
     return text;
 }
 /// The number of the host's boot, the same in all its processes and containers; the host's name where it has none.
-inline host_label boot_of_host() {
+[[gnu::cold]] inline host_label boot_of_host() {
     const std::string number = text_of_file("/proc/sys/kernel/random/boot_id");
     host_label id;
     number.substr(0, number.find('\n')).copy(id.text, sizeof id.text - 1);

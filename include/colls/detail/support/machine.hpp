@@ -118,7 +118,7 @@ struct probe {
     }
     /// Is it better, between these two cores, to pull a block than to push it past the caches? What is measured at this
     /// distance moves the usual limit.
-    void compare_copies(machine& found) {
+    [[gnu::cold]] void compare_copies(machine& found) {
         constexpr std::size_t block = bytes / 4;
         double pull = 1, push = 1;
         for (int turn = 0; turn < turns; ++turn) {
@@ -135,7 +135,7 @@ struct probe {
         if (clear * pull < push && found.near_below < 1.5 * found.alpha) found.near_below = 1.5 * found.alpha;
         if (pull > clear * push && found.near_below > found.alpha / 1.5) found.near_below = found.alpha / 1.5;
     }
-    machine run() {
+    [[gnu::cold]] machine run() {
         machine found{1, 1, 1, cores()};  // 1 s: more than any measurement
         const bool two = second_core();
         std::thread other;

@@ -50,7 +50,7 @@ const tuning_file* tuning();
 void read_tuning(const char* path, tuning_file& to);
 
 #ifndef COLLS_SEPARATE
-COLLS_INLINE void read_tuning(const char* path, tuning_file& to) {
+[[gnu::cold]] COLLS_INLINE void read_tuning(const char* path, tuning_file& to) {
     to.path = path;
     const auto refuse = [&](int row, const char* why) {
         error_text text;

@@ -5,6 +5,7 @@
 
 #include <colls/collectives.hpp>
 #include <colls/communicator.hpp>
+#include <colls/testing/detail/call_shape.hpp>
 #include <colls/testing/detail/guarded_buffer.hpp>
 
 #include <algorithm>
@@ -66,19 +67,19 @@ class collective_case {
 public:
     collective_case(communicator& comm, const collective_spec& s)
         : comm_(comm), s_(s), n_(comm.size()), rank_(comm.rank()) {
-        lay_out_blocks();
+        shape_ = {s.what, n_, s.root, blocks()};
         const bool of_group[] = {
             draw(hash(s.seed, 1, index(rank_)), 2) == 0, draw(hash(s.seed, 2, index(rank_)), 2) == 0};
-        in_count_ = input_count();
-        out_count_ = output_count();
+        in_count_ = s.what == collective::broadcast ? 0 : shape_.in_count(rank_);  // its one buffer counts as output
+        out_count_ = shape_.out_count(rank_);
         in_place_ = (s.in_place && in_count_ > 0 && out_count_ > 0);
         first_.emplace(comm, in_place_ ? std::max(in_count_, out_count_) : in_count_, of_group[0]);
         if (!in_place_) second_.emplace(comm, out_count_, of_group[1]);
         in_ = first_->data();
         out_ = in_place_ ? first_->data() : second_->data();
-        if (in_place_ && (s_.what == collective::gather || s_.what == collective::all_gather)) in_ += offset_of(rank_);
+        if (in_place_ && (s_.what == collective::gather || s_.what == collective::all_gather)) in_ += shape_.before(rank_);
         if (in_place_ && (s_.what == collective::scatter || s_.what == collective::reduce_scatter))
-            out_ += offset_of(rank_);
+            out_ += shape_.before(rank_);
         fill();
     }
     // Operations and plans keep pointers to the buffers.
@@ -125,66 +126,28 @@ private:
     }
     T input(int rank, std::size_t i) const { return element<T>(seeds_.data()[rank], i); }
 
-    // Sizes of blocks: all_to_all has one for each pair, at [from * n + to]; other collectives have one for each rank.
-    void lay_out_blocks() {
+    // all_to_all has one for each pair, at [from * n + to]; other collectives have one for each rank.
+    std::vector<std::size_t> blocks() const {
         const std::size_t n = index(n_), count = s_.bytes / sizeof(T);
+        std::vector<std::size_t> all;
         if (s_.what == collective::all_to_all) {
             for (std::size_t from = 0; from < n; ++from)
                 for (std::size_t to = 0; to < n; ++to) {
                     // In place, the block to a rank is as long as the block from it.
                     const std::size_t a = s_.in_place ? std::min(from, to) : from,
                                       b = s_.in_place ? std::max(from, to) : to;
-                    blocks_.push_back(s_.variable ? hash(s_.seed, a, b) % 4 * count / (2 * n) : count / n);
+                    all.push_back(s_.variable ? hash(s_.seed, a, b) % 4 * count / (2 * n) : count / n);
                 }
         } else if (s_.variable) {
             std::size_t left = count;
             for (std::size_t r = 0; r < n; ++r) {
-                blocks_.push_back(r + 1 == n ? left : std::min(left, hash(s_.seed, r) % 4 * count / n));
-                left -= blocks_.back();
+                all.push_back(r + 1 == n ? left : std::min(left, hash(s_.seed, r) % 4 * count / n));
+                left -= all.back();
             }
         } else {
-            for (std::size_t r = 0; r < n; ++r) blocks_.push_back(count / n + (r < count % n));
+            for (std::size_t r = 0; r < n; ++r) all.push_back(count / n + (r < count % n));
         }
-    }
-    std::size_t block(int r) const { return blocks_[index(r)]; }
-    std::size_t sum(std::size_t first, std::size_t number, std::size_t step = 1) const {
-        std::size_t all = 0;
-        for (std::size_t i = 0; i < number; ++i) all += blocks_[first + i * step];
         return all;
-    }
-    std::size_t offset_of(int r) const { return sum(0, index(r)); }
-    std::size_t total() const { return sum(0, index(n_)); }
-    std::size_t input_count() const {
-        switch (s_.what) {
-            case collective::barrier:
-            case collective::broadcast:
-                return 0;  // its one buffer counts as output
-            case collective::scatter:
-                return rank_ == s_.root ? total() : 0;
-            case collective::gather:
-            case collective::all_gather:
-                return block(rank_);
-            case collective::all_to_all:
-                return sum(index(rank_ * n_), index(n_));
-            default:
-                return total();
-        }
-    }
-    std::size_t output_count() const {
-        switch (s_.what) {
-            case collective::barrier:
-                return 0;
-            case collective::gather:
-            case collective::reduce:
-                return rank_ == s_.root ? total() : 0;
-            case collective::scatter:
-            case collective::reduce_scatter:
-                return block(rank_);
-            case collective::all_to_all:
-                return sum(index(rank_), index(n_), index(n_));
-            default:
-                return total();
-        }
     }
     void fill() {
         seeds_.clear();
@@ -195,44 +158,13 @@ private:
             for (std::size_t i = 0; i < out_count_; ++i) out_[i] = input(rank_, i);
     }
 
-    T fold(int ranks, std::size_t i) const {
-        T all = input(0, i);
-        for (int r = 1; r < ranks; ++r) all = s_.ordered ? compose_maps{}(all, input(r, i)) : sum_t{}(all, input(r, i));
-        return all;
-    }
-    // Element i of the concatenated blocks of all ranks.
-    T gathered(std::size_t i) const {
-        int r = 0;
-        while (i >= block(r)) i -= block(r++);
-        return input(r, i);
-    }
-    // Element i of what this rank receives from all ranks in an all_to_all.
-    T exchanged(std::size_t i) const {
-        const std::size_t n = index(n_);
-        std::size_t from = 0;
-        while (i >= blocks_[from * n + index(rank_)]) i -= blocks_[from++ * n + index(rank_)];
-        return input(static_cast<int>(from), sum(from * n, index(rank_)) + i);
-    }
     T expected(std::size_t i) const {
-        switch (s_.what) {
-            case collective::broadcast:
-                return input(s_.root, i);
-            case collective::scatter:
-                return input(s_.root, offset_of(rank_) + i);
-            case collective::gather:
-            case collective::all_gather:
-                return gathered(i);
-            case collective::all_to_all:
-                return exchanged(i);
-            case collective::reduce_scatter:
-                return fold(n_, offset_of(rank_) + i);
-            case collective::inclusive_scan:
-                return fold(rank_ + 1, i);
-            case collective::exclusive_scan:
-                return rank_ > 0 ? fold(rank_, i) : in_place_ ? input(0, i) : filler;
-            default:
-                return fold(n_, i);
-        }
+        const auto [first, last, at, count] = shape_.source_of(rank_, i);
+        if (first == last) return in_place_ ? input(0, i) : filler;
+        T all = input(first, at);
+        for (int r = first + 1; r < last; ++r)
+            all = s_.ordered ? compose_maps{}(all, input(r, at)) : sum_t{}(all, input(r, at));
+        return all;
     }
 
     template <class Mode>
@@ -311,20 +243,19 @@ private:
         const std::span<T> out(out_, out_count_);
         switch (s_.what) {
             case collective::scatter:
-                return Mode::scatter_v(comm_, in, out, blocks_, s_.root);
+                return Mode::scatter_v(comm_, in, out, shape_.counts, s_.root);
             case collective::gather:
-                return Mode::gather_v(comm_, in, out, blocks_, s_.root);
+                return Mode::gather_v(comm_, in, out, shape_.counts, s_.root);
             case collective::all_gather:
-                return Mode::all_gather_v(comm_, in, out, blocks_);
+                return Mode::all_gather_v(comm_, in, out, shape_.counts);
             case collective::reduce_scatter:
-                return s_.ordered ? Mode::reduce_scatter_v(comm_, in, out, blocks_, compose_maps{})
-                                  : Mode::reduce_scatter_v(comm_, in, out, blocks_, sum_t{});
+                return s_.ordered ? Mode::reduce_scatter_v(comm_, in, out, shape_.counts, compose_maps{})
+                                  : Mode::reduce_scatter_v(comm_, in, out, shape_.counts, sum_t{});
             default: {
-                const std::size_t n = index(n_);
                 std::vector<std::size_t> sends, receives;
-                for (std::size_t r = 0; r < n; ++r) {
-                    sends.push_back(blocks_[index(rank_) * n + r]);
-                    receives.push_back(blocks_[r * n + index(rank_)]);
+                for (std::size_t r = 0; r < index(n_); ++r) {
+                    sends.push_back(shape_.counts[index(rank_) * index(n_) + r]);
+                    receives.push_back(shape_.counts[r * index(n_) + index(rank_)]);
                 }
                 return Mode::all_to_all_v(comm_, in, out, sends, receives);
             }
@@ -334,7 +265,7 @@ private:
     communicator& comm_;
     collective_spec s_;
     const int n_, rank_;
-    std::vector<std::size_t> blocks_;
+    call_shape shape_;
     std::vector<std::uint64_t> seeds_;  // of the data of each rank
     std::size_t in_count_ = 0, out_count_ = 0;
     bool in_place_ = false;

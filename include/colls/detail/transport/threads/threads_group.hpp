@@ -36,7 +36,7 @@ public:
         m.number = reinterpret_cast<std::uintptr_t>(g->base_);
         return m;
     }
-    static communicator join_whole(const std::shared_ptr<threads_group>& g, int rank) {
+    [[gnu::cold]] static communicator join_whole(const std::shared_ptr<threads_group>& g, int rank) {
         return extend::join(member_of(g), rank, g->n_);
     }
 
