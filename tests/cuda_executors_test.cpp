@@ -3,6 +3,7 @@
 #include "catch.hpp"
 
 #include "cuda/host_ranks.hpp"
+#include "support/own_transport.hpp"
 #include "support/random.hpp"
 #include "support/schedules.hpp"
 
@@ -381,6 +382,44 @@ TEST_CASE("kernel executors: every schedule gives the results of the serial refe
                 }
             }
         run_and_check(group, jobs);
+    }
+}
+
+namespace {
+
+/// For each channel of a rank a transport over queues.
+make_transports by_queues(int n, int channels) {
+    std::vector<std::shared_ptr<support::queue_network>> networks;
+    for (int c = 0; c < channels; ++c) networks.push_back(std::make_shared<support::queue_network>(n));
+    return [networks](int rank) {
+        std::vector<std::unique_ptr<colls::extend::message_transport>> all;
+        for (const auto& network : networks) all.push_back(std::make_unique<support::queue_transport>(network, rank));
+        return all;
+    };
+}
+
+}  // namespace
+
+TEST_CASE("kernel executors: between hosts every schedule gives the results of the serial reference", "[cuda]") {
+    struct shape {
+        std::vector<int> hosts;
+        int channels, threads;
+    };
+    for (const shape& s : {shape{{0, 1}, 2, 2}, {{0, 0, 1}, 2, 2}, {{0, 1, 2}, 1, 2}, {{0, 0, 1, 1}, 2, 1},
+             {{0, 0, 1, 2, 2, 2}, 1, 1}, {{0, 1, 0, 1, 0}, 1, 2}, {{0, 0, 0, 0, 1, 1, 1, 1}, 1, 1}}) {
+        const int n = static_cast<int>(s.hosts.size());
+        INFO("n " << n);
+        random_source random(static_cast<std::uint64_t>(n + 900));
+        host_ranks group(n, s.channels, s.threads, eager_bytes, scratch_bytes);
+        group.spread(s.hosts, 1 << 16, by_queues(n, s.channels));
+        std::deque<job> jobs;
+        for (const support::row& r : support::all_schedules()) {
+            if (!r.supports(n)) continue;
+            jobs.push_back(drawn(random, static_cast<collective>(r.collective), &r, n, s.channels));
+            prepare(jobs.back(), random, group.sizes(), random.one_in(2));
+        }
+        run_and_check(group, jobs);
+        group.part();
     }
 }
 

@@ -90,6 +90,15 @@ void launch_or_tell(local_ranks& ranks, const Launch& launch) {
 }
 
 /// Makes the call C by the schedule, or the family of schedules, S.
+/// The family S as a group takes it: a hierarchy without a size of its own takes that of the group's hosts.
+template <class S>
+S family_for(const local_ranks& ranks) {
+    S s{};
+    if constexpr (requires { s.node = 1; })
+        if (s.node == 0) s.node = ranks.ranks_per_host();
+    return s;
+}
+
 template <collective C, class S, class Comm, class In, class Out, class Op, class Epilogue, class Stream,
     class Counts = balanced_blocks>
 void make_call(Comm& comm, In& in, Out& out, const Op& op, int root, const Epilogue& epilogue, const Stream& stream,
@@ -106,7 +115,7 @@ void make_call(Comm& comm, In& in, Out& out, const Op& op, int root, const Epilo
             "colls: this operator is not known to commute, and this schedule is not known to keep the order of ranks "
             "in a kernel; take direct or one_shot, or mark the operator with colls::commutative(op)");
     launch_or_tell(comm.context(), [&](local_ranks& ranks) {
-        launch_collective<schedule_for<S, C>, T, D>(ranks, buffers_of<Comm>(in, out), root, schedule_of<C>(S{}), op,
+        launch_collective<schedule_for<S, C>, T, D>(ranks, buffers_of<Comm>(in, out), root, schedule_of<C>(family_for<S>(ranks)), op,
             epilogue, stream_of(stream), offsets_of(counts));
     });
 }
@@ -116,7 +125,7 @@ template <class S, class Comm, class Stream>
 void make_barrier(Comm& comm, const Stream& stream) {
     launch_or_tell(comm.context(), [&](local_ranks& ranks) {
         launch_collective<schedule_for<S, collective::barrier>, char, char>(ranks,
-            std::vector<rank_buffers>(ranks.ranks().size()), 0, schedule_of<collective::barrier>(S{}), no_operator{},
+            std::vector<rank_buffers>(ranks.ranks().size()), 0, schedule_of<collective::barrier>(family_for<S>(ranks)), no_operator{},
             no_epilogue{}, stream_of(stream), {});
     });
 }

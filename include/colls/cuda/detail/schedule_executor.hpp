@@ -13,6 +13,9 @@
 // wait names an earlier round than the one it is made in, so the least unfinished round can always go on. If a round
 // receives into slots that it also sends, received data lands in scratch memory, and moves to its slots when the
 // readers have published v + 2k + 1.
+//
+// Between hosts all transfers are posted (far_memory.hpp): at the start of a round a rank copies what it sends there
+// into a window, so that nobody waits for the reader, and the arrival of what it receives counts as the sender's v + 2k.
 #pragma once
 
 #include <colls/cuda/detail/schedule_slots.hpp>
@@ -68,8 +71,8 @@ private:
 
     /// Of a chunk: stage copies input that others cannot reach to scratch memory; receive, once a round, pulls what
     /// arrives; or land, which pulls it into landing slots, and move_landed, which moves it from there to its slots;
-    /// deliver writes results that are not in the output yet.
-    enum class phase : int { stage, deliver, move_landed, receive, land };
+    /// deliver writes results that are not in the output yet; post copies what other hosts receive into a window.
+    enum class phase : int { stage, deliver, post, move_landed, receive, land };
 
     /// Where a slot of a role is read in a phase: as it was at the start of the round, or as it has landed.
     COLLS_DEVICE static location source_location(
@@ -104,10 +107,15 @@ private:
         g_.any(false);
         COLLS_ROLLED
         for (int r = g_.index(); r < n(); r += g_.size())
-            g_.release(&channel_of(self(), r, channel_).progress[self().rank], value);
+            if (!is_far(self(), r)) g_.release(&channel_of(self(), r, channel_).progress[self().rank], value);
     }
     /// The rank to wait for: none where it is this one.
     COLLS_DEVICE int other_rank(int role) const { return role == none || role == me() ? none : rank_of(role); }
+    /// The rank, if it is on another host.
+    COLLS_DEVICE int far_rank(int role) const {
+        const int rank = other_rank(role);
+        return rank != none && is_far(self(), rank) ? rank : none;
+    }
     /// Waits until all ranks have published `first`, with their entries: checks that they make the same call, and
     /// learns where their buffers are.
     COLLS_DEVICE bool exchange_entries(std::uint64_t first) {
@@ -115,6 +123,10 @@ private:
         COLLS_ROLLED
         for (int r = g_.index(); r < n() && !failed; r += g_.size()) {
             const int q = rank_of(r);
+            if (is_far(self(), q)) {
+                state().buffers[r] = {};
+                continue;
+            }
             failed = r != me() && !wait_for_peers(g_, channel_, q, none, first, none);
             if (failed) break;
             const entry_record e = channel_of(self(), q, channel_).entries[state().schedule.entry];
@@ -126,6 +138,80 @@ private:
         }
         failed_ = g_.any(failed);
         return !failed_;
+    }
+
+    // Between hosts.
+
+    /// Of what a port sends to another host, or receives from there.
+    COLLS_DEVICE static int far_blocks(G& g, bool receives, int port) {
+        if (what == collective::barrier) return 0;
+        if (!receives) return slots::blocks_of(g, true, port).size();
+        return g.state().far_from[port] == none ? 0 : slots::blocks_of(g, false, port).size();
+    }
+    /// The place in the window of a port's first block.
+    COLLS_DEVICE_CALLED static int far_place(G g, bool receives, int port) {
+        int before = 0;
+        COLLS_ROLLED
+        for (int p = 0; p < port; ++p) before += far_blocks(g, receives, p);
+        return before;
+    }
+    /// A slot's data at a place in a window of the post that is being written, or was written last.
+    COLLS_DEVICE static std::byte* in_window(
+        G& g, int channel, bool receives, std::uint64_t post, int place, const slot_info& s) {
+        const far_memory& far = g.state().self.far;
+        const location at{far.window(channel, post, receives), s.data, slots::buffer_kind::scratch_slot};
+        return const_cast<std::byte*>(at.base) + static_cast<std::uint64_t>(place) * slot_bytes(g.state().call.chunk, sizeof(T)) +
+               first_element(g, at, s.parts, 0) * sizeof(T);
+    }
+    COLLS_DEVICE std::uint64_t posts() const { return channel_of(self(), self().rank, channel_).far_posts; }
+    COLLS_DEVICE far_piece piece_of(bool receives, std::byte* at, std::uint64_t elements) const {
+        return {static_cast<std::uint32_t>(at - self().far.window(channel_, posts(), receives)),
+            static_cast<std::uint32_t>(elements * sizeof(T))};
+    }
+    /// Finds what this rank sends to other hosts in this round, and receives from there. False: nothing.
+    COLLS_DEVICE bool has_far_messages() {
+        bool some = false;
+        COLLS_ROLLED
+        for (int p = g_.index(); p < ports(); p += g_.size()) {
+            const step mine = step_at(s_, me(), n(), round_, p);
+            state().far_to[p] = far_rank(mine.send.peer);
+            state().far_from[p] = far_rank(mine.recv.peer);
+            state().departures[p] = state().far_to[p] == none ? block_set{} : mine.send.blocks;
+            state().arrivals[p].to = mine.recv.blocks;
+            some = some || state().far_to[p] != none || state().far_from[p] != none;
+        }
+        if (!g_.any(some)) return false;
+        failed_ = g_.any(g_.index() == 0 && !wait_for_window(g_, channel_, round_));
+        return true;
+    }
+    /// Posts what is in the window, and where in the other one messages land.
+    COLLS_DEVICE void post() {
+        const std::uint64_t number = posts();
+        far_post& post = self().far.post(channel_, number);
+        far_piece* const landing = self().far.pieces(channel_, number, true);
+        COLLS_ROLLED
+        for (int p = g_.index(); p < ports(); p += g_.size())
+        {
+            post.sends[p] = far_message{state().far_to[p], far_place(g_, false, p), far_blocks(g_, false, p)};
+            post.receives[p] = far_message{state().far_from[p], far_place(g_, true, p), far_blocks(g_, true, p)};
+        }
+        const int all = far_place(g_, true, ports());
+        COLLS_ROLLED
+        for (int i = g_.index(); i < all; i += g_.size()) {
+            int p = 0, at = i;
+            COLLS_ROLLED
+            for (int size; at >= (size = far_blocks(g_, true, p)); ++p) at -= size;
+            const slot_info& s = info(me(), element_of(state().arrivals[p].to, at));
+            landing[i] = piece_of(true, in_window(g_, channel_, true, number, i, s), span_of(s).count);
+        }
+        g_.any(false);  // the window and the lists are complete
+        if (g_.index() != 0) return;
+        post.value = value();
+        post.fingerprint = call().fingerprint;
+        post.round = round_;
+        post.ports = ports();
+        channel_of(self(), self().rank, channel_).far_posts = number + 1;
+        g_.release(self().far.posted(channel_), number + 1);
     }
 
     // Data.
@@ -187,7 +273,7 @@ private:
     /// How many slots this phase goes through.
     COLLS_DEVICE int all() const {
         if (what == collective::barrier) return 0;
-        if (arrives()) return slots::carried(g_, false);
+        if (arrives() || phase_ == phase::post) return slots::carried(g_, phase_ == phase::post);
         return (phase_ == phase::deliver ? slots::delivers(g_) : stages()) ? call().width : 0;
     }
     /// Prepares the next batch of passes in the block's state; false: the call is over, or has failed.
@@ -217,11 +303,20 @@ private:
             return true;
         }
         const bool first = phase_ == phase::stage, move_landed = phase_ == phase::land;
-        if (!first && !move_landed) ++round_;
+        if (phase_ == phase::post)
+            post();
+        else if (!first && !move_landed)
+            ++round_;
         const std::uint64_t reached = value() + move_landed;
-        publish(reached);
-        if (first && chunk_ == 0 && !exchange_entries(reached)) return false;
         const bool receives = !move_landed && round_ < rounds();
+        if (phase_ != phase::post) {
+            publish(reached);
+            if (first && chunk_ == 0 && !exchange_entries(reached)) return false;
+            if (receives && self().far.base != nullptr && has_far_messages()) {
+                begin(phase::post);
+                return !failed_;
+            }
+        }
         const bool lands = synchronise(receives, move_landed ? round_ : round_ - 1, reached);
         begin(move_landed ? phase::move_landed : !receives ? phase::deliver : lands ? phase::land : phase::receive);
         return !failed_;
@@ -259,7 +354,8 @@ private:
                 }
                 state().receivers[round_ & 1][p] = mine.send.peer;
             }
-            failed = failed || !wait_for_peers(g_, channel_, other_rank(from), other_rank(reader), value, round_);
+            const int near_reader = far_rank(reader) == none ? other_rank(reader) : none;
+            failed = failed || !wait_for_peers(g_, channel_, other_rank(from), near_reader, value, round_);
         }
         failed_ = g_.any(failed);
         return over == overwrites_slots ||
@@ -273,12 +369,13 @@ private:
     COLLS_DEVICE bool is_needed(const slot_info& s) const {
         if (s.data.block == none) return false;
         if (phase_ == phase::stage) return s.in.block != none && s.is_sent != 0;
+        if (phase_ == phase::post) return true;
         return phase_ != phase::deliver || slots::is_to_deliver(g_, s);
     }
     COLLS_DEVICE void describe(int b) {
         memory_pass& o = state().passes[parity_][b];
         o.slot = next_ + b;
-        if (arrives()) slots::set_block(g_, o, false, next_ + b);
+        if (arrives() || phase_ == phase::post) slots::set_block(g_, o, phase_ == phase::post, next_ + b);
         const slot_info& s = info(me(), o.slot);
         o.is_needed = is_needed(s);
         if (o.is_needed == 0) return;
@@ -294,6 +391,10 @@ private:
         o.index = first_element(g_, to, s.parts, span.first);
         o.to = const_cast<std::byte*>(to.base) + o.index * (is_result ? sizeof(D) : sizeof(T));
         o.count = static_cast<std::uint32_t>(span.count);  // a chunk's elements fit 32 bits
+        if (phase_ == phase::post) {
+            o.to = in_window(g_, channel_, false, posts(), next_ + b, s);
+            self().far.pieces(channel_, posts(), false)[next_ + b] = piece_of(false, o.to, span.count);
+        }
         o.ranks = complete ? n() : 0;
         o.is_result = is_result;
         o.folds_own = pulls() && slots::folds_own(g_, s, o.port, round_);
@@ -303,8 +404,14 @@ private:
         int role = me(), slot = o.slot;
         if (pulls() && p != ports()) {
             const arrival& in = state().arrivals[p];
+            const int i = ports() == 1 ? o.at : state().matches[b * ports() + p];
             role = in.peer;
-            slot = element_of(in.from, ports() == 1 ? o.at : state().matches[b * ports() + p]);
+            if (far_rank(role) != none) {
+                state().operands[parity_][b * (ports() + 1) + at] = {
+                    in_window(g_, channel_, true, posts() - 1, far_place(g_, true, p) + i, info(me(), slot)), false};
+                return;
+            }
+            slot = element_of(in.from, i);
         }
         state().operands[parity_][b * (ports() + 1) + at] = source(role, slot, o.skip);
     }
