@@ -103,7 +103,7 @@ inline std::string all_cells(const peers_report& r) {
 /// The whole page. `picture` is the path of the picture as seen from the page.
 inline std::string page(const peers_report& r, const std::string& picture) {
     std::string out = fmt::format(
-        "# Beside other libraries\n\n"
+        "# Against other libraries\n\n"
         "For those who compare this library with others on one host. Each ratio is the peer's time divided by\n"
         "ours: above 1 this library is faster, and where the peer is faster the ratio is **bold**. It is the median\n"
         "over turns of the ratio within one turn. All sides take short turns in one run, in an order that changes\n"
