@@ -315,8 +315,10 @@ if (innerWidth > 400 && innerWidth < 1000) {
 
 TEST_CASE("explorer page: keys, buttons and pointers do what they say", "[explorer]") {
     const support::tool_folder folder;
-    REQUIRE(folder.run("draw ring all_gather -n 4 --page '" + folder.file("a.html") + "'").status == 0);
+    REQUIRE(folder.run("draw ring -n 4 --page '" + folder.file("a.html") + "'").status == 0);
     const std::vector<json> found = opened(folder, "a.html", R"(
+const named = name => data.collectives.findIndex(c => c.name === name);
+choose({collective: named('all_gather'), round: 0});
 const key = (name, target = document.body) => target.dispatchEvent(new KeyboardEvent('keydown', {key: name, bubbles: true, cancelable: true}));
 const shown = [];
 const note = what => shown.push([what, choice.round, selected && [selected.rank, selected.slot], element('detail').textContent, timer !== null]);
@@ -330,7 +332,7 @@ key('End');
 document.querySelector('.block[tabindex="0"]').focus(); note('focus');
 key('ArrowDown', document.activeElement); note('ArrowDown');
 key('PageDown', document.activeElement); note('PageDown');
-key('ArrowRight', document.querySelector('#ranks')); note('in a slider');
+key('ArrowLeft', document.querySelector('#ranks')); note('in a slider');
 key('Escape'); note('Escape');
 const block = document.querySelector('.block[data-rank="2"][data-slot="1"]');
 block.dispatchEvent(new PointerEvent('pointerover', {bubbles: true, pointerType: 'mouse'})); note('hover');
@@ -344,6 +346,8 @@ location.hash = '#collective=all_gather&ranks=3&round=1&layout=tree';
 window.onhashchange();
 found.address = [choice.ranks, choice.round, choice.layout, element('layout').value, document.querySelectorAll('.card').length];
 choose({ranks: 99, root: -0, round: 77}); found.clamped = [choice.ranks, choice.round];
+choose({collective: named('all_reduce'), ranks: 4, round: 2});
+found.reduced = states[2][0].flatMap((slot, at) => sizeOf(slot.who) === 3 ? [describe(0, at).join(" ").replace(/slot \d+/, "slot S").replace(/block \d+/, "block B")] : []);
 )");
     for (const json& at : found) {
         std::vector<json> shown(at.at("shown").begin(), at.at("shown").end());
@@ -377,6 +381,9 @@ choose({ranks: 99, root: -0, round: 77}); found.clamped = [choice.ranks, choice.
         CHECK(at.at("label") == "Rank 2, slot 1 is empty.");
         CHECK(at.at("address") == json{3, 1, "tree", "tree", 3});
         CHECK(at.at("clamped") == json{16, 15});
+        CHECK(at.at("reduced") ==
+              json::array({"Rank 0, slot S holds block B of 4, with the contributions of ranks 0, 2 and 3. "
+                           "Rank 3 gave the part of ranks 2 and 3 in round 1."}));
     }
 }
 
@@ -422,8 +429,8 @@ colour.remove();
             CHECK(found.at("times") == "A schedule that is refuted has no times.");
             for (const json& stroke : found.at("strokes")) CHECK(stroke == found.at("red"));
             const int rank = verdict.at("rank"), block = verdict.at("block");
-            CHECK(found.at("ranks") == (rank < 0 ? json::array() : json{rank}));
-            CHECK(found.at("blocks") == (block < 0 ? json::array() : json{{rank, block}}));
+            CHECK(found.at("ranks") == (rank < 0 ? json::array() : json::array({rank})));
+            CHECK(found.at("blocks") == (block < 0 ? json::array() : json::array({json::array({rank, block})})));
             CHECK(found.at("squares").size() == found.at("blocks").size());
             for (const json& square : found.at("squares")) {
                 CHECK(box(square).within(box(found.at("picture"))));
@@ -432,7 +439,7 @@ colour.remove();
             if (block >= 0)
                 CHECK(found.at("detail").get<std::string>().find("Broken: " + verdict.at("text").get<std::string>()) !=
                       std::string::npos);
-            if (std::string(type) == "wrong::early") CHECK(found.at("arrows") == json{{0, 1}});
+            if (std::string(type) == "wrong::early") CHECK(found.at("arrows") == json::array({json::array({0, 1})}));
             if (std::string(type) == "wrong::crossed<1>") CHECK(found.at("arrows").empty() == false);
         }
     }

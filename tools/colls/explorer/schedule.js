@@ -152,8 +152,12 @@ function holdingText(s, slot, rank, at) {
   if (slot.gifts.length === 0) lines.push('It was there from the start.');
   for (const g of slot.gifts) {
     const giver = g.from === rank ? 'The rank itself' : `Rank ${g.from}`;
-    const of = s.reduces && s.name !== 'barrier' ? `, with that of ${ranksText(ranksOf(g.who))}` : '';
-    lines.push(`${giver} gave it in round ${g.round}${g.reduces ? of : ''}${g.reduces ? '' : ', as a copy'}.`);
+    if (s.name === 'barrier')
+      lines.push(`${giver} told of ${ranksText(ranksOf(g.who))} in round ${g.round}.`);
+    else if (g.reduces)
+      lines.push(`${giver} gave the part of ${ranksText(ranksOf(g.who))} in round ${g.round}.`);
+    else
+      lines.push(`${giver} gave it in round ${g.round}, as a copy.`);
   }
   if (slot.done) lines.push(`That is what ${s.name} asks for.`);
   return lines;
