@@ -107,7 +107,9 @@ struct hasty {
 struct outside {
     static constexpr auto implements = colls::collective::all_gather;
     static constexpr int rounds(int) { return 1; }
-    static constexpr colls::step at(int rank, int n, int) { return {.send = {n + rank, colls::block(n + 3)}, .recv = {}}; }
+    static constexpr colls::step at(int rank, int n, int) {
+        return {.send = {n + rank, colls::block(n + 3)}, .recv = {}};
+    }
 };
 struct less_than_none {
     static constexpr auto implements = colls::collective::all_gather;

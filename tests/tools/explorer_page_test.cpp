@@ -42,9 +42,13 @@ std::vector<json> opened(const support::tool_folder& folder, const std::string& 
     static const std::string program = browser();
     folder.write("probed.html", folder.read(page) + R"(<script>
 const found = {};
-const boxOf = e => { const b = e.getBoundingClientRect(); return [b.left + scrollX, b.top + scrollY, b.width, b.height]; };
+const boxOf = e => {
+  const b = e.getBoundingClientRect();
+  return [b.left + scrollX, b.top + scrollY, b.width, b.height];
+};
 const boxesOf = selector => [...document.querySelectorAll(selector)].filter(e => e.getClientRects().length).map(boxOf);
-document.head.append(Object.assign(document.createElement('style'), {textContent: '* { transition: none !important; }'}));
+document.head.append(Object.assign(document.createElement('style'),
+  {textContent: '* { transition: none !important; }'}));
 addEventListener('load', () => {
   try {)" + script + R"(} catch (e) { found.error = String(e.stack); }
   parent.postMessage(JSON.stringify(found), '*');
@@ -59,7 +63,8 @@ const all = {};
 addEventListener('message', e => {
   const i = Array.from({length: frames.length}, (_, at) => frames[at]).indexOf(e.source);
   all[i] = JSON.parse(e.data);
-  if (Object.keys(all).length === frames.length) document.getElementById('found').textContent = btoa(JSON.stringify(all));
+  if (Object.keys(all).length === frames.length)
+    document.getElementById('found').textContent = btoa(JSON.stringify(all));
 });
 </script><pre id="found"></pre>)" + frames);
     const support::program_result r = support::execute(
@@ -173,12 +178,16 @@ for (const layout of ['ring', 'grid', 'tree', 'hosts'])
       choose({layout, hosts, collective: number, ranks: data.ranks, round: 1});
       const text = document.querySelectorAll('#picture text');
       found.layouts.push({
-        what: `${c.name} ${layout} ${hosts}`, scroll: document.documentElement.scrollWidth, client: document.documentElement.clientWidth,
+        what: `${c.name} ${layout} ${hosts}`, scroll: document.documentElement.scrollWidth,
+        client: document.documentElement.clientWidth,
         picture: boxOf(document.querySelector('#picture')), cards: boxesOf('.card'), boxes: boxesOf('.box'),
-        squares: boxesOf('.rank[data-rank="0"] .frame'), label: boxesOf('.rank[data-rank="0"] text'), rows: boxesOf('#times .bar'),
+        squares: boxesOf('.rank[data-rank="0"] .frame'), label: boxesOf('.rank[data-rank="0"] text'),
+        rows: boxesOf('#times .bar'),
         times: boxOf(document.querySelector('#times')),
-        parts: boxesOf('h1, #meaning, label, #bar > *, #state, #picture, #detail, #legend > li, #figures > div, #times, #times-text, .note'),
-        smallest: Math.min(...[...document.querySelectorAll('p, label, li, dt, text, button, select')].map(e => parseFloat(getComputedStyle(e).fontSize))),
+        parts: boxesOf('h1, #meaning, label, #bar > *, #state, #picture, #detail, #legend > li, #figures > div, ' +
+          '#times, #times-text, .note'),
+        smallest: Math.min(...[...document.querySelectorAll('p, label, li, dt, text, button, select')]
+          .map(e => parseFloat(getComputedStyle(e).fontSize))),
       });
     }
   })");
@@ -230,7 +239,8 @@ found.rounds = [];
 for (element('first').click();; element('on').click()) {
   found.rounds.push({
     round: choice.round, frames: boxesOf('#picture .frame'), fills: [...document.querySelectorAll('.fill')].map(boxOf),
-    arrows: document.querySelectorAll('.arrow').length, state: element('state').textContent, done: document.querySelectorAll('#picture .frame.done').length,
+    arrows: document.querySelectorAll('.arrow').length, state: element('state').textContent,
+    done: document.querySelectorAll('#picture .frame.done').length,
   });
   if (element('on').disabled) break;
 })");
@@ -281,8 +291,10 @@ if (innerWidth > 400 && innerWidth < 1000) {
       for (let root = 0; root < (c.rooted ? n : 1); ++root, ++found.roots) {
         const s = scheduleOf(c, n, root), end = statesOf(s).at(-1);
         const all = s.ranks.every(r => s.want[r].every((label, at) => label === null || end[r][at].done));
-        const asked = s.ranks.filter(r => s.want[r].some(label => label !== null)), given = s.ranks.filter(r => s.start[r].some(label => label !== null));
-        const at_root = ['reduce', 'gather'].includes(c.name) ? asked : ['broadcast', 'scatter'].includes(c.name) ? given : [root];
+        const asked = s.ranks.filter(r => s.want[r].some(label => label !== null)),
+          given = s.ranks.filter(r => s.start[r].some(label => label !== null));
+        const at_root = ['reduce', 'gather'].includes(c.name) ? asked :
+          ['broadcast', 'scatter'].includes(c.name) ? given : [root];
         if (!all || at_root.length !== 1 || at_root[0] !== root) found.wrong.push(`${c.name} ${n} ${root}`);
       }
       for (const [hosts, bytes] of [[32, 2 ** 20], [3, 2 ** 20], [4, 8]])
@@ -319,9 +331,11 @@ TEST_CASE("explorer page: keys, buttons and pointers do what they say", "[explor
     const std::vector<json> found = opened(folder, "a.html", R"(
 const named = name => data.collectives.findIndex(c => c.name === name);
 choose({collective: named('all_gather'), round: 0});
-const key = (name, target = document.body) => target.dispatchEvent(new KeyboardEvent('keydown', {key: name, bubbles: true, cancelable: true}));
+const key = (name, target = document.body) =>
+  target.dispatchEvent(new KeyboardEvent('keydown', {key: name, bubbles: true, cancelable: true}));
 const shown = [];
-const note = what => shown.push([what, choice.round, selected && [selected.rank, selected.slot], element('detail').textContent, timer !== null]);
+const note = what => shown.push([what, choice.round, selected && [selected.rank, selected.slot],
+  element('detail').textContent, timer !== null]);
 key('End'); note('End');
 key('Home'); note('Home');
 key('ArrowRight'); note('ArrowRight');
@@ -338,16 +352,20 @@ const block = document.querySelector('.block[data-rank="2"][data-slot="1"]');
 block.dispatchEvent(new PointerEvent('pointerover', {bubbles: true, pointerType: 'mouse'})); note('hover');
 document.querySelector('#picture').dispatchEvent(new PointerEvent('pointerleave')); note('leave');
 const card = document.querySelector('.rank[data-rank="3"] .card'), [x, y] = boxOf(card);
-card.dispatchEvent(new MouseEvent('click', {bubbles: true, clientX: x - scrollX + 1, clientY: y - scrollY + 1})); note('tap beside the first block');
-document.querySelector('#picture').dispatchEvent(new PointerEvent('pointerdown', {pointerType: 'touch', clientX: 200, clientY: 10}));
-document.querySelector('#picture').dispatchEvent(new PointerEvent('pointerup', {pointerType: 'touch', clientX: 280, clientY: 20})); note('swipe');
-Object.assign(found, {shown, label: document.querySelector('.block[data-rank="2"][data-slot="1"]').getAttribute('aria-label')});
+card.dispatchEvent(new MouseEvent('click', {bubbles: true, clientX: x - scrollX + 1, clientY: y - scrollY + 1}));
+note('tap beside the first block');
+for (const [type, clientX, clientY] of [['pointerdown', 200, 10], ['pointerup', 280, 20]])
+  document.querySelector('#picture').dispatchEvent(new PointerEvent(type, {pointerType: 'touch', clientX, clientY}));
+note('swipe');
+Object.assign(found, {shown, label: block.getAttribute('aria-label')});
 location.hash = '#collective=all_gather&ranks=3&round=1&layout=tree';
 window.onhashchange();
-found.address = [choice.ranks, choice.round, choice.layout, element('layout').value, document.querySelectorAll('.card').length];
+found.address = [choice.ranks, choice.round, choice.layout, element('layout').value,
+  document.querySelectorAll('.card').length];
 choose({ranks: 99, root: -0, round: 77}); found.clamped = [choice.ranks, choice.round];
 choose({collective: named('all_reduce'), ranks: 4, round: 2});
-found.reduced = states[2][0].flatMap((slot, at) => sizeOf(slot.who) === 3 ? [describe(0, at).join(" ").replace(/slot \d+/, "slot S").replace(/block \d+/, "block B")] : []);
+found.reduced = states[2][0].flatMap((slot, at) => sizeOf(slot.who) === 3 ? [describe(0, at)] : [])
+  .map(lines => lines.join(' ').replace(/slot \d+/, 'slot S').replace(/block \d+/, 'block B'));
 )");
     for (const json& at : found) {
         std::vector<json> shown(at.at("shown").begin(), at.at("shown").end());
@@ -405,12 +423,16 @@ const colour = Object.assign(document.createElement('i'), {style: `color: ${red}
 document.body.append(colour);
 const strokes = selector => [...document.querySelectorAll(selector)].map(e => getComputedStyle(e).stroke);
 Object.assign(found, {
-  scroll: document.documentElement.scrollWidth, client: document.documentElement.clientWidth, red: getComputedStyle(colour).color,
-  verdict: boxesOf('#verdict'), text: element('verdict').textContent, cards: boxesOf('.rank.broken .card'), picture: boxOf(element('picture')),
+  scroll: document.documentElement.scrollWidth, client: document.documentElement.clientWidth,
+  red: getComputedStyle(colour).color,
+  verdict: boxesOf('#verdict'), text: element('verdict').textContent, cards: boxesOf('.rank.broken .card'),
+  picture: boxOf(element('picture')),
   ranks: [...document.querySelectorAll('.rank.broken')].map(e => Number(e.dataset.rank)),
   blocks: [...document.querySelectorAll('.block.broken')].map(e => [Number(e.dataset.rank), Number(e.dataset.slot)]),
-  squares: boxesOf('.block.broken .frame'), strokes: [...strokes('.rank.broken .card'), ...strokes('.block.broken .frame'), ...strokes('.arrow.broken')],
-  arrows: [...document.querySelectorAll('.arrow.broken')].map(e => [Number(e.dataset.from), Number(e.dataset.to)]), detail: '',
+  squares: boxesOf('.block.broken .frame'), strokes: [...strokes('.rank.broken .card'),
+    ...strokes('.block.broken .frame'), ...strokes('.arrow.broken')],
+  arrows: [...document.querySelectorAll('.arrow.broken')].map(e => [Number(e.dataset.from), Number(e.dataset.to)]),
+  detail: '',
   times: element('times-text').textContent,
 });
 element('verdict-show').click();
