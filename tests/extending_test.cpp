@@ -46,6 +46,23 @@ static_assert(colls::prove<chain_reduce, 16>());
 static_assert(colls::properties_of(chain_reduce{}, 16).order_preserving);  // also for operators that do not commute
 // example-end
 
+// example-begin several_blocks
+/// All_gather: before round k rank r has the 2^k blocks from its own on, and gets those that follow from rank r + 2^k.
+/// Rounds: ceil(log2 n); each rank sends n - 1 blocks, in one message a round; any n.
+struct doubling_all_gather {
+    static constexpr colls::collective implements = colls::collective::all_gather;
+    static constexpr int rounds(int n) { return colls::log2_ceil(n); }
+    static constexpr colls::step at(int rank, int n, int round) {
+        const int have = 1 << round, count = have < n - have ? have : n - have;  // the last round may lack fewer
+        return {.send = {colls::mod(rank - have, n), colls::block_range(rank, count, n)},
+            .recv = {colls::mod(rank + have, n), colls::block_range(rank + have, count, n)}};
+    }
+};
+static_assert(colls::prove<doubling_all_gather, 16>());
+static_assert(colls::cost_of<doubling_all_gather>(13).rounds == 4);
+static_assert(colls::cost_of<doubling_all_gather>(13).blocks_sent == 12);
+// example-end
+
 // example-begin family
 /// Pairwise exchange: in round k rank r sends to rank r + k + 1 the block of that rank. Rounds: n - 1; any n.
 struct pairwise {
@@ -306,6 +323,19 @@ TEST_CASE("a schedule of one's own: passes the kit, and reduces in rank order", 
         std::vector<linear_map> out(comm.rank() == 0 ? count : 0);
         colls::reduce<chain_reduce>(comm, maps_of(comm.rank(), count), out, after{}, 0);
         return comm.rank() != 0 || out == all_maps(comm.size(), count);
+    });
+}
+
+TEST_CASE("a schedule that sends several blocks at once: passes the kit, and gathers all of them", "[extending]") {
+    const colls::testing::result result = colls::testing::check_schedule<doubling_all_gather>(64);
+    INFO(result.text);
+    CHECK(result.ok);
+
+    on_all_ranks([](colls::communicator& comm, std::size_t count) {
+        const std::vector<std::uint32_t> all = sum_of(comm.size(), count);
+        std::vector<std::uint32_t> gathered(count);
+        colls::all_gather<doubling_all_gather>(comm, block_of(all, comm.size(), comm.rank()), gathered);
+        return gathered == all;
     });
 }
 

@@ -48,7 +48,8 @@ int run(std::size_t count, int times, int devices) {
             compute<<<8, 256, 0, computing>>>(gradients.data(), first, size, world.rank());
             check(cudaEventRecord(computed, computing), "cudaEventRecord");
             check(cudaStreamWaitEvent(summing, computed), "cudaStreamWaitEvent");
-            // Within each host by kernels, and of each rank's share between the hosts: each byte crosses the network once.
+            // Within each host by kernels, and of each rank's share between the hosts: each byte crosses the network
+            // once.
             colls::cuda::all_reduce<colls::hierarchical<colls::direct, colls::ring>>(
                 gpus, std::span(gradients.data() + first, size), colls::sum, summing);
         }

@@ -42,7 +42,7 @@ inline bool is_active(int id) {
     return id == active;
 }
 
-// At a buffer_kind where the mutant would not compile: of two types, or of a type that has no such operator.
+// At a place where the mutant would not compile: of two types, or of a type that has no such operator.
 inline void no_mutant(int id) {
     if (reached == nullptr) return;
     unsigned char not_reached = 0;

@@ -3,6 +3,7 @@
 #include "commands.hpp"
 #include "exchange/program.hpp"
 #include "exchanges.hpp"
+#include "explorer.hpp"
 #include "json_text.hpp"
 #include "local_proofs.hpp"
 #include "picture.hpp"
@@ -34,13 +35,13 @@ void write(const std::string& file, const std::string& text) {
 
 struct arguments {
     tool::request asked;
-    std::string collective, ranks, bytes = "1M", svg, html;
+    std::string collective, ranks, bytes = "1M", svg, page;
     std::vector<std::string> sizes;
     double alpha = 5, beta = 0.1, gamma = 0.05;
     std::string topology, tune, stragglers;
     std::vector<std::string> groups, traces;
     double noise = 0;
-    int trials = 10, tries = 200, network_ranks = 0;
+    int trials = 10, tries = 200, network_ranks = 0, largest = 0;
     bool json = false, run = false, local = false;
     std::string output;
     tool::export_request format;
@@ -139,7 +140,8 @@ int run(int argc, char** argv) {
         "    colls prove --include my.hpp my::schedule --ranks 2..64\n"
         "    colls cost ring all_reduce --ranks 16 --bytes 64M\n"
         "    colls compare all_reduce --ranks 16 --alpha 5 --beta 0.1 --svg crossovers.svg\n"
-        "    colls draw tree broadcast --ranks 7 --svg tree.svg --html tree.html\n"
+        "    colls draw tree broadcast --ranks 7 --svg tree.svg\n"
+        "    colls draw ring --page ring.html\n"
         "    colls simulate all_reduce --topology cluster.json --bytes 64M --groups 16,64,256\n"
         "    colls choose all_reduce --topology cluster.json --tune cluster.tune\n"
         "    colls synthesise all_gather --topology cluster.json --bytes 1G -o own.hpp\n"
@@ -170,9 +172,18 @@ int run(int argc, char** argv) {
     compare.add_option("collective", a.collective, "all_reduce, allgather, ...")->required();
     add_machine(compare, a);
     compare.add_option("--sizes", a.sizes, "bytes, with K, M or G; without it 8 to 1G in steps of 4")->delimiter(',');
-    CLI::App& draw = *app.add_subcommand("draw", "a picture of all rounds, and a page that steps through them");
+    CLI::App& draw = *app.add_subcommand("draw",
+        "a picture of all rounds, and a page that plays them\n\n"
+        "    colls draw ring --page ring.html                 every collective, group size and root\n"
+        "    colls draw tree broadcast --ranks 7 --svg tree.svg\n"
+        "    colls draw --include my.hpp my::schedule --page my.html      shows what is refuted, too, with status 1");
     add_schedule(draw, a);
-    draw.add_option("--html", a.html, "write a page that steps through the rounds to this file");
+    add_machine(draw, a);
+    draw.add_option("--page,--html", a.page,
+        "write a page to this file, which needs no other one: it plays every collective, group size and root");
+    draw.add_option(
+            "--largest", a.largest, "of the page: the largest group size, 32 at most; without it 16, or --ranks")
+        ->check(CLI::Range(1, tool::most_page_ranks));
     CLI::App& simulate = *app.add_subcommand("simulate", "times of schedules on a network, by the number of ranks");
     add_schedule(simulate, a);
     simulate.add_option("--groups", a.groups, "numbers of ranks, as 8,64; without it powers of two")->delimiter(',');
@@ -250,8 +261,9 @@ int run(int argc, char** argv) {
         each->add_option("--svg,--plot", a.svg, "write a picture to this file");
     for (CLI::App* const each : {&list, &prove, &cost, &compare, &draw, &export_plan})
         each->add_option("-n,--ranks", a.ranks,
-            each == &prove ? "group sizes: 8, or 2..512; without it 8, or that of a plan"
-                           : "group size; without it 8, or that of a plan");
+            each == &prove  ? "group sizes: 8, or 2..512; without it 8, or that of a plan"
+            : each == &draw ? "group size, the first one that a page shows; without it 8, or that of a plan"
+                            : "group size; without it 8, or that of a plan");
     for (CLI::App* const each :
         {&list, &prove, &cost, &compare, &simulate, &choose, &place, &synthesise, &import, &summary})
         each->add_flag("--json", a.json, "print JSON");
@@ -318,6 +330,17 @@ int run(int argc, char** argv) {
             a.asked.collective, only, on, groups, tool::parse_size(a.bytes), a.disturbances(), a.json);
     }
     const std::vector<tool::entry> found = tool::find(a.asked);
+    if (draw.parsed() && a.svg.empty() && a.page.empty())
+        throw std::runtime_error("name a file to draw to: --page FILE, --svg FILE");
+    tool::status status = tool::good;
+    if (draw.parsed() && !a.page.empty()) {
+        const tool::explorer_page page =
+            tool::explorer_of(found, {a.ranks.empty() ? 0 : a.group(), a.largest, a.machine()});
+        write(a.page, page.text);
+        for (const std::string& finding : page.refuted) fmt::print("{}\n", finding);
+        if (!page.refuted.empty()) status = tool::refuted;
+        if (a.svg.empty()) return status;
+    }
     if (found.size() > 1) throw std::runtime_error("name one collective: `colls draw ring all_gather`");
     const int n = a.group(found[0].ranks);
     if (export_plan.parsed()) {
@@ -334,10 +357,8 @@ int run(int argc, char** argv) {
         }
         return tool::good;
     }
-    if (a.svg.empty() && a.html.empty()) throw std::runtime_error("name a file to draw to: --svg FILE, --html FILE");
-    if (!a.svg.empty()) write(a.svg, tool::svg_of(found[0], n));
-    if (!a.html.empty()) write(a.html, tool::html_of(found[0], n));
-    return tool::good;
+    write(a.svg, tool::svg_of(found[0], n));
+    return status;
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Pictures of a schedule: all rounds side by side, and a page that steps through them.
+// Pictures of a schedule: all rounds side by side.
 #pragma once
 
 #include "catalogue.hpp"
@@ -15,7 +15,5 @@ inline constexpr int most_ranks = 32, most_slots = 64;
 /// it combines, its frame is dark where it holds what the collective asks for. Throws std::runtime_error where the
 /// schedule does not support n ranks, is not right, or is too large to be drawn.
 std::string svg_of(const entry& of, int n);
-/// An HTML page with the same, a round at a time, by buttons, arrow keys, or by itself; without external resources.
-std::string html_of(const entry& of, int n);
 
 }  // namespace tool

@@ -30,7 +30,7 @@ struct row {
     std::optional<double> bound_seconds;
     std::time_t at = 0;
 
-    /// The time that stands for the row: out of buffer_kind where there is that.
+    /// The time that stands for the row: out of place if the collective has that form.
     double seconds() const { return (out_of_place ? *out_of_place : *in_place).time.seconds; }
     double bus_bandwidth(double seconds) const;  ///< bytes a second
 };

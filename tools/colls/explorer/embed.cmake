@@ -1,0 +1,13 @@
+# Writes OUTPUT, a header with the files of the explorer's page as texts. Run by the build: cmake -DFOLDER=... -DOUTPUT=... -P
+file(READ ${FOLDER}/page.html page)
+file(READ ${FOLDER}/page.css style)
+set(script "")
+foreach(name schedule timeline layout page)
+    file(READ ${FOLDER}/${name}.js part)
+    string(APPEND script "${part}")
+endforeach()
+set(text "// Made from the files of tools/colls/explorer.\n#pragma once\n\n#include <string_view>\n\nnamespace explorer_files {\n\n")
+foreach(name page style script)
+    string(APPEND text "inline constexpr std::string_view ${name} = R\"explorer(${${name}})explorer\";\n")
+endforeach()
+file(WRITE ${OUTPUT} "${text}\n}  // namespace explorer_files\n")
