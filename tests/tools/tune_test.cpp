@@ -125,7 +125,7 @@ TEST_CASE("tune: finds the schedule that is faster than the choice, and gives th
     CHECK(found[0].usual_seconds >= 3e-3);
     CHECK(found[0].faster[0].seconds < found[0].usual_seconds);
     CHECK(support::says(tuning_table({found[0]}, lines_of({found[0]})), " ring "));
-    CHECK(support::says(tuning_table({cells[0]}, {}), "stays at all of the 1 sizes"));
+    CHECK(support::says(tuning_table({cells[0]}, {}), "is best at all 1 sizes"));
 }
 
 TEST_CASE("tune: a file is replaced as a whole, or refused", "[perf]") {
