@@ -77,7 +77,7 @@ TEST_CASE("tune: the library follows the file, and explain says so", "[perf]") {
     std::string text, beyond;
     colls::threads::run(3, [&](colls::communicator& comm) {
         if (comm.rank() != 0) return;
-        for (const std::size_t bytes : {1024, 4096, 16384, 262144})
+        for (const std::size_t bytes : {1024U, 4096U, 16384U, 262144U})
             names.push_back(colls::chosen(comm, colls::collective::all_reduce, bytes));
         names.push_back(colls::chosen(comm, colls::collective::all_gather, 3000));
         text = colls::explain(comm, colls::collective::all_reduce, 4096);
