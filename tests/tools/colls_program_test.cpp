@@ -1051,7 +1051,7 @@ TEST_CASE("colls: what is refused, and how it says so", "[tool]") {
     refused("import /nowhere/plan.xml", "cannot read /nowhere/plan.xml");
     refused("export ring all_reduce --format svg",
         "there is no format 'svg'; there are: msccl, mscclpp, dot, trace, chakra");
-    refused("export ring all_reduce --format chakra", "a file for each rank: name how they begin, -o PREFIX");
+    refused("export ring all_reduce --format chakra", "a file for each rank: give the start of their names, -o PREFIX");
     CHECK(folder.run("").status != 0);
     CHECK(folder.run("--help").says("colls prove --include my.hpp my::schedule"));
 }
