@@ -60,8 +60,7 @@
 #define COLLS_ALIAS_OF(name) gnu::visibility("hidden"), gnu::alias(COLLS_TEXT_OF(name))
 extern "C" {
 [[gnu::visibility("hidden"), gnu::used]] inline const char COLLS_COMPILED = 0;
-extern const char colls_all_units_must_be_compiled_alike__COLLS_SEPARATE_in_some_but_not_in_others
-    [[COLLS_ALIAS_OF(COLLS_COMPILED)]];
+extern const char colls_compile_all_units_with_COLLS_SEPARATE_or_all_without_it [[COLLS_ALIAS_OF(COLLS_COMPILED)]];
 }
 #undef COLLS_COMPILED
 #undef COLLS_ALIAS_OF
