@@ -67,7 +67,7 @@ double parse_size(const std::string& text) {
         {"", 1}, {"B", 1}, {"K", 0x1p10}, {"KB", 0x1p10}, {"M", 0x1p20}, {"MB", 0x1p20}, {"G", 0x1p30}, {"GB", 0x1p30}};
     const auto found = units.find(unit);
     if (end == 0 || found == units.end() || value < 0)
-        throw std::runtime_error(fmt::format("'{}' is no size; sizes are bytes, or 4K, 2.5M, 1G", text));
+        throw std::runtime_error(fmt::format("'{}' is not a size; sizes are bytes, or 4K, 2.5M, 1G", text));
     return value * found->second;
 }
 
@@ -84,7 +84,7 @@ std::pair<int, int> parse_range(const std::string& text) {
     } catch (const std::exception&) {
         used = 0;
     }
-    throw std::runtime_error(fmt::format("'{}' is no range of group sizes: write 8, or 2..64", text));
+    throw std::runtime_error(fmt::format("'{}' is not a range of group sizes: write 8, or 2..64", text));
 }
 
 /// Of all ranks; a count or a proof reads 10 to 100 million in a second.

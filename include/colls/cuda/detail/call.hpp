@@ -94,7 +94,7 @@ template <collective C, class S, class Comm, class In, class Out, class Op, clas
     class Counts = balanced_blocks>
 void make_call(Comm& comm, In& in, Out& out, const Op& op, int root, const Epilogue& epilogue, const Stream& stream,
     const Counts& counts = {}) {
-    static_assert(schedule<S> || family<S>, "colls: this is no schedule, and no family of schedules");
+    static_assert(schedule<S> || family<S>, "colls: this is neither a schedule nor a family of schedules");
     static_assert(
         provides<S, C>, "colls: this schedule implements another collective, and none of its kind follows from it");
     using T = std::remove_const_t<element_t<Comm, In>>;

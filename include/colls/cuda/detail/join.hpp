@@ -219,7 +219,7 @@ private:
                 p.chunk_bytes != own_.chunk_bytes || p.protocol != own_.protocol)
                 throw error(errc::invalid_argument,
                     (error_text()
-                        << "rank " << r << " has other options than rank " << rank_
+                        << "rank " << r << " has different options than rank " << rank_
                         << ": scratch_bytes, packet_bytes, small_bytes, middle_bytes, chunk_bytes and protocol are "
                            "the same on all ranks")
                         .text(),

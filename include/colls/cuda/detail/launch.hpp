@@ -51,12 +51,11 @@ inline void launch_kernel(
     device_residency* const others = ranks.residency();
     if (others != nullptr && !others->fits(stream, share))
         throw error(errc::unsupported,
-            (error_text()
-                << "colls: cuda: " << name_of(what) << " on rank " << rank << " needs " << blocks << " of the "
-                << resident
-                << " blocks that the device holds, beside the calls of other groups in flight on other streams: "
-                   "they might wait for each other on different devices for ever: wait for those calls, use "
-                   "their stream, or lower options.channels")
+            (error_text() << "colls: cuda: " << name_of(what) << " on rank " << rank << " needs " << blocks
+                          << " of the " << resident
+                          << " blocks that the device holds, which also has calls of other groups on other streams: "
+                             "they might wait for each other for ever: wait for those calls, use "
+                             "their stream, or lower options.channels")
                 .text(),
             rank);
     ranks.set_refusal("");
@@ -134,7 +133,7 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
         const std::uint64_t count = whole_count(what, b, r, n, root, offsets);
         if (i != 0 && count != a.common.count) {
             error_text why;
-            why << "its buffers are of another size than those of rank " << ranks.ranks()[i - 1].rank;
+            why << "its buffers differ in size from those of rank " << ranks.ranks()[i - 1].rank;
             refuse(what, r, why.text());
         }
         a.common.count = count;
