@@ -27,10 +27,10 @@ struct step {
     const char *light, *on_light, *dark, *on_dark;  // the cell, and the number in it
     const char* says;
 };
-inline constexpr std::array scale{step{0.8, "#b35900", "#fff", "#ffa657", "#0d1117", "below 0.8"},
+inline constexpr std::array<step, 7> scale{{{0.8, "#b35900", "#fff", "#ffa657", "#0d1117", "below 0.8"},
     {0.95, "#ffc680", "#1f2328", "#7a4508", "#fff", "to 0.95"}, {1.05, "#eef0f3", "#1f2328", "#262c36", "#f0f6fc", "to 1.05"},
     {1.5, "#d3e5f7", "#1f2328", "#173150", "#f0f6fc", "to 1.5"}, {3, "#9ecbf0", "#1f2328", "#1c4d80", "#f0f6fc", "to 3"},
-    {10, "#539bd8", "#10161d", "#2f74c0", "#fff", "to 10"}, {1e300, "#0b4a8f", "#fff", "#9cd0ff", "#0d1117", "above 10"}};
+    {10, "#539bd8", "#10161d", "#2f74c0", "#fff", "to 10"}, {1e300, "#0b4a8f", "#fff", "#9cd0ff", "#0d1117", "above 10"}}};
 
 inline std::size_t step_of(double ratio) {
     return static_cast<std::size_t>(
@@ -102,8 +102,8 @@ inline std::string picture(const peers_report& r) {
     const std::string title = fmt::format("Time of {} other libraries over ours", peers.size()),
                       holds = r.ways[way] == "threads" ? "threads" : fmt::format("processes with {} buffers", r.ways[way]),
                       says = fmt::format(
-                          "This library ({}) is faster in {} of {} cells, which are above 1 and blue; the framed ones "
-                          "are below 1, the worst of them {} ({}).",
+                          "This library ({}) is at least as fast in {} of {} cells (blue: faster); those below 1 have a "
+                          "frame. The worst is {}: {}.",
                           holds, all - slower, all, heat::number(worst[0].ratio), where(worst[0]));
 
     double names = 0;
@@ -197,7 +197,7 @@ inline std::string picture(const peers_report& r) {
     std::string note = "-: not measured. ";
     for (const auto& [least, most] : columns)
         if (least != most)
-            note += fmt::format("{} is {} where so many ranks have a float each. ", show_size(least), show_size(most));
+            note += fmt::format("{}: up to {}, so that each rank has a float. ", show_size(least), show_size(most));
     note += fmt::format("Machine: {}", r.machine);
     bottom = std::max(bottom, line + 8);
     for (const std::string& words : svg::wrapped(note, number_size, svg::page_width - 2 * svg::margin)) {

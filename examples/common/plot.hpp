@@ -238,13 +238,12 @@ private:
             }
             const double base = twos ? 2 : 10, lowest = std::log(r.low) / std::log(base) - 1e-9,
                          highest = std::log(r.high) / std::log(base) + 1e-9;
-            if (!twos && highest - lowest < 2) {  // 1, 2, 5, 10, ...
+            if (!twos) {  // 1, 2, 5, 10, ..., where that is not too many
                 std::vector<double> values;
                 for (double decade = std::pow(10, std::floor(lowest)); decade <= r.high; decade *= 10)
                     for (const double v : {decade, 2 * decade, 5 * decade})
                         if (v >= r.low * 0.9999 && v <= r.high * 1.0001) values.push_back(v);
-                if (values.size() > 1) return values;
-                return {r.low, r.high};
+                if (values.size() > 1 && values.size() <= most + 1) return values;
             }
             for (const int step : {1, 2, 3, 5, 10, 20, 40}) {
                 std::vector<double> values;
@@ -261,13 +260,13 @@ private:
                             : raw / power < 7.5 ? 5 * power
                                                 : 10 * power;
         std::vector<double> values;
-        for (double i = std::ceil(r.low / step - 1e-9); i * step <= r.high * (1 + 1e-9); ++i) values.push_back(i * step);
+        for (double i = std::ceil(r.low / step - 1e-9); i * step <= r.high * (1 + 1e-9); ++i) values.push_back(i * step + 0.0);  // no -0
         return values;
     }
 
     bool coincide(const series& a, const series& b, const range& y) const {
         return std::ranges::equal(a.points, b.points, [&](const auto& p, const auto& q) {
-            return p.first == q.first && std::abs(y.part(p.second) - y.part(q.second)) < 0.004;
+            return p.first == q.first && std::abs(y.part(p.second) - y.part(q.second)) < 0.006;  // within the width of a line
         });
     }
     std::vector<group> groups(const range& y) const {

@@ -48,7 +48,11 @@ inline std::string shown(double value, unit in = unit::none) {
         case unit::percent: return digits(value) + " %";
         case unit::none: break;
     }
-    return size < 1e-12 ? "0" : size < 1e4 ? fmt::format("{:.4g}", value) : with_prefix(1000, std::array{"", "k", "M", "G"});
+    if (size < 1e-12) return "0";
+    if (size < 1e4) return fmt::format("{:.4g}", value);
+    if (size < 1e6 && std::fmod(size, 1000) != 0)
+        return fmt::format("{:.0f},{:03.0f}", std::trunc(value / 1000), std::fmod(size, 1000));
+    return with_prefix(1000, std::array{"", "k", "M", "G"});
 }
 
 /// Puts intervals of these lengths, centred at `wanted`, next to each other where they would overlap, each as near as
@@ -99,9 +103,9 @@ inline constexpr double title_pitch = 25, text_pitch = 19;
 struct colour {
     const char *light, *dark;
 };
-inline constexpr std::array colours{colour{"#0550ae", "#79c0ff"}, {"#bc4c00", "#ffa657"}, {"#116329", "#56d364"},
+inline constexpr std::array<colour, 8> colours{{{"#0550ae", "#79c0ff"}, {"#bc4c00", "#ffa657"}, {"#116329", "#56d364"},
     {"#8250df", "#d2a8ff"}, {"#a0005f", "#ff7bb9"}, {"#0b7285", "#39d3d8"}, {"#7a5c00", "#e3c341"},
-    {"#57606a", "#b1bac4"}};
+    {"#57606a", "#b1bac4"}}};
 /// Dashes, so that lines differ without colour, too. Line i has colour i % 8 and dash (i + i / 8) % 8.
 inline constexpr std::array dashes{"none", "9 4", "2.5 3", "12 4 2.5 4", "5 3", "18 5", "9 3 2.5 3 2.5 3", "1.5 5"};
 

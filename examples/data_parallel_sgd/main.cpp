@@ -172,6 +172,10 @@ const method& method_named(std::string_view name) {
     return automatic;
 }
 
+int steps_of(const settings& how, const dataset& training) {
+    return how.epochs * ((training.size() + how.batch - 1) / how.batch);
+}
+
 /// Trains on `how.ranks` threads, then tests, and compares the schedules.
 outcome run(const settings& how, const std::string& schedule, const dataset& training, const dataset& test) {
     outcome result;
@@ -200,10 +204,6 @@ outcome run(const settings& how, const std::string& schedule, const dataset& tra
                 identical, std::move(rows), curve.points()};
     });
     return result;
-}
-
-int steps_of(const settings& how, const dataset& training) {
-    return how.epochs * ((training.size() + how.batch - 1) / how.batch);
 }
 
 /// Seconds that a step takes, from a few of them.

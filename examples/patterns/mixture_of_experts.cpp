@@ -241,7 +241,8 @@ void train(colls::communicator& comm, output& out, const dataset& data, const mo
         std::ranges::fill(sums, 0.0);
         std::ranges::fill(chose, 0.0);
     }
-    if (last > 0) chart.mark(steps / std::max(1, steps / 10) * std::max(1, steps / 10), last, fmt::format("{:.2f}", last));
+    if (last > 0 && (o.top_k == 1) == (o.balance == 0))  // the ends that differ most
+        chart.mark(steps / std::max(1, steps / 10) * std::max(1, steps / 10), last, fmt::format("{:.2f}", last));
 }
 
 }  // namespace

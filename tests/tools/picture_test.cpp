@@ -77,6 +77,8 @@ TEST_CASE("pictures: numbers have the unit in which they are read", "[pictures]"
     CHECK(shown(3e9, unit::bytes_a_second) == "3 GB/s");
     CHECK(shown(80, unit::percent) == "80 %");
     CHECK(shown(20000) == "20k");
+    CHECK(shown(16384) == "16,384");
+    CHECK(shown(10007) == "10,007");
 }
 
 TEST_CASE("pictures: intervals are spread without overlap, and stay where there is room", "[pictures]") {
