@@ -214,7 +214,7 @@ private:
         if (coordinate == 1) {  // so that no line lies on the frame
             if (a.logarithmic) {
                 const double edge = std::pow(high / low, 0.03);
-                return {low / edge, high * edge, true};
+                return {low / (edge * edge * edge), high * edge, true};  // words of marks have room below
             }
             const double edge = (high - low) * 0.04;
             return {low == 0 ? 0 : low - edge, high + edge, false};
@@ -295,7 +295,7 @@ private:
         const std::vector<std::vector<place>>& lines, const std::vector<box>& taken) {
         box best{};
         double least = std::numeric_limits<double>::infinity();
-        for (const double away : {9.0, 20.0, 34.0, 52.0, 76.0})
+        for (const double away : {7.0, 12.0, 20.0, 34.0, 52.0, 76.0})
             for (const auto& [sideways, upwards] : {std::pair{1, 1}, {-1, 1}, {1, -1}, {-1, -1}, {0, 1}, {0, -1}, {1, 0},
                      {-1, 0}}) {
                 const double left = sideways > 0   ? at.x + away
@@ -305,7 +305,7 @@ private:
                                    : upwards < 0 ? at.y + away
                                                  : at.y - height / 2;
                 const box room{left, top, left + width, top + height};
-                double cost = away / 100;
+                double cost = away / 25;
                 if (room.left < inside.left || room.right > inside.right || room.top < inside.top ||
                     room.bottom > inside.bottom)
                     cost += 1000;

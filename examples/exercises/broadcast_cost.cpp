@@ -108,7 +108,7 @@ int main(int argc, char** argv) {
             chart.add("one message", parameters, m.alpha + m.beta * bytes);
         }
         const double one_by_one = seconds(colls::direct{}, n, 2e9);
-        chart.mark(5e8, one_by_one, "5e8 parameters one by one: " + text_of(one_by_one));
+        chart.mark(5e8, one_by_one, "500M parameters one by one: " + text_of(one_by_one));
         chart.mark(5e8, pipeline, "in a pipeline: " + text_of(pipeline));
         out.draw(chart);
     });

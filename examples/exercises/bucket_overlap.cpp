@@ -61,6 +61,7 @@ int main(int argc, char** argv) {
                 .in = example::unit::seconds});
         bool closed = true, bounds = true;
         double least = HUGE_VAL, best_bucket = 0;
+        const char* best_schedule = "";
         for (const double megabytes : {1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, bytes / 1e6}) {
             const int count = std::max(1, static_cast<int>(std::lround(bytes / 1e6 / megabytes)));
             const auto run = [&](const char* name, const colls::cost& c) {
@@ -70,7 +71,7 @@ int main(int argc, char** argv) {
                 const double expected = std::max(one, backward / count + count * one - backward);
                 closed &= std::abs(t.exposed - expected) < 1e-9;
                 bounds &= t.exposed >= one * (1 - 1e-9) && t.exposed <= t.communication * (1 + 1e-9);
-                if (t.exposed < least) least = t.exposed, best_bucket = bytes / count;
+                if (t.exposed < least) least = t.exposed, best_bucket = bytes / count, best_schedule = name;
                 chart.add(name, bytes / count, t.exposed);
                 return t;
             };
@@ -90,8 +91,8 @@ int main(int argc, char** argv) {
         const std::string size = example::shown(best_bucket, example::unit::bytes);
         chart.says(
             fmt::format("Small buckets cost more rounds than they hide, large ones leave a long last bucket. Of these "
-                        "sizes {} is the best: {} stay exposed, where one all_reduce of everything takes {}.",
-                size, time(least), time(whole)));
+                        "sizes {} by {} is the best: {} stay exposed, where one all_reduce of everything takes {}.",
+                size, best_schedule, time(least), time(whole)));
         chart.mark(best_bucket, least, fmt::format("{} in buckets of {}", time(least), size));
         out.draw(chart);
     });

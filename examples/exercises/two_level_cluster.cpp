@@ -167,13 +167,13 @@ int main(int argc, char** argv) {
             line("two levels, circulant", two_levels<colls::circulant<>>{.node = node});
             line("two levels, ring", two_levels<colls::ring>{.node = node});
         }
-        const double large = 256e6, flat = seconds(colls::circulant<>{}, large),
-                     two = seconds(two_levels<colls::circulant<>>{.node = node}, large);
+        const double large = 256e6, in_one = seconds(colls::circulant<>{}, large),
+                     in_two = seconds(two_levels<colls::circulant<>>{.node = node}, large);
         chart.says(
             fmt::format("Small buffers cost rounds, and circulant has few; of large ones a rank sends 1/{} between nodes in "
                         "two levels, so that 256 MB take {} instead of {}.",
-                node, example::shown(two, example::unit::seconds), example::shown(flat, example::unit::seconds)));
-        chart.mark(large, two, fmt::format("256 MB in two levels: {:.1f} times as fast", flat / two));
+                node, example::shown(in_two, example::unit::seconds), example::shown(in_one, example::unit::seconds)));
+        chart.mark(large, in_two, fmt::format("256 MB in two levels: {:.1f} times as fast", in_one / in_two));
         out.draw(chart);
     });
 }

@@ -111,9 +111,9 @@ int main(int argc, char** argv) {
                 const example::traffic t = example::count_traffic(s, n);
                 chart.add(name, n, static_cast<double>(t.most(sends)) / t.blocks);
             };
-            add("ring, circulant: 2 (N-1)/N", colls::circulant<>{});
-            add("recursive_doubling: log2 N", colls::recursive_doubling{});
-            add("tree: log2 N and 1", colls::tree<>{});
+            add("ring, circulant", colls::circulant<>{});
+            add("recursive_doubling", colls::recursive_doubling{});
+            add("tree", colls::tree<>{});
         }
         const int n = colls::log2_ceil(largest + 1) - 1;  // the largest group that is drawn has 2^n ranks
         chart.mark(1 << n, 2.0 * ((1 << n) - 1) / (1 << n), "less than 2 on any number of ranks");

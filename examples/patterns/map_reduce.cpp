@@ -176,7 +176,7 @@ int main(int argc, char** argv) {
         table rows({"texts", "job", "combiner", "records sent", "bytes sent", "busiest reducer: bytes", "of the mean"});
         plot chart("Bytes received by the busiest reducer", {"share of the most frequent word", false, unit::percent},
             {.label = "received by the busiest reducer", .in = unit::bytes});
-        double most[2] = {0, 0};
+        double busiest[2] = {0, 0};
 
         // One run: returns the bytes that the busiest reducer received.
         const auto run = [&](const std::string& name, const std::vector<text>& texts, const job& what, bool combine) {
@@ -215,14 +215,14 @@ int main(int argc, char** argv) {
             const auto texts = made_texts(skew, out.quick() ? 4000 : 100'000);
             const std::string name = fmt::format("{:.0f} % one word", skew * 100);
             for (const bool combine : {false, true}) {
-                most[combine ? 1 : 0] = static_cast<double>(run(name, texts, word_count, combine).second);
-                chart.add(combine ? "with combiner" : "without", skew * 100, most[combine ? 1 : 0]);
+                busiest[combine ? 1 : 0] = static_cast<double>(run(name, texts, word_count, combine).second);
+                chart.add(combine ? "with combiner" : "without", skew * 100, busiest[combine ? 1 : 0]);
             }
         }
-        for (const double bytes : most) chart.mark(95, bytes, shown(bytes, unit::bytes));
+        for (const double bytes : busiest) chart.mark(95, bytes, shown(bytes, unit::bytes));
         chart.says(fmt::format("The more often one word occurs, the more one reducer receives, unless ranks merge their own "
                                "records first: {} instead of {} where it is 95 % of all words.",
-            shown(most[1], unit::bytes), shown(most[0], unit::bytes)));
+            shown(busiest[1], unit::bytes), shown(busiest[0], unit::bytes)));
         out.print(rows);
         out.draw(chart);
     });
