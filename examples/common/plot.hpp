@@ -290,8 +290,9 @@ private:
         return out;
     }
 
-    /// Where the words of a mark stand: near it, off the lines and off other words as far as possible.
-    static box room_for(const place& at, double width, double height, const box& inside,
+    /// Where the words of a mark stand: near it, off the lines and off other words as far as possible; and how bad that
+    /// place is.
+    static std::pair<double, box> room_for(const place& at, double width, double height, const box& inside,
         const std::vector<std::vector<place>>& lines, const std::vector<box>& taken) {
         box best{};
         double least = std::numeric_limits<double>::infinity();
@@ -323,15 +324,23 @@ private:
                     }
                 if (cost < least) least = cost, best = room;
             }
-        return best;
+        return {least, best};
     }
 
-    /// Words near a point, whose room is then taken.
-    static std::string words_near(const place& at, const std::vector<std::string>& lines, const std::string& look,
-        double size, const box& inside, const std::vector<std::vector<place>>& paths, std::vector<box>& taken) {
-        double wide = 0;
-        for (const std::string& line : lines) wide = std::max(wide, svg::width_of(line, size));
-        const box room = room_for(at, wide, (size + 3) * static_cast<double>(lines.size()) + 1, inside, paths, taken);
+    /// Words near a point, in one of several widths; their room is then taken.
+    static std::string words_near(const place& at, const std::string& words, const std::string& look, double size,
+        const box& inside, const std::vector<std::vector<place>>& paths, std::vector<box>& taken) {
+        double least = std::numeric_limits<double>::infinity();
+        std::vector<std::string> lines;
+        box room{};
+        for (const double width : {label_width, label_width * 0.65, label_width * 0.45}) {
+            auto broken = svg::wrapped(words, size, width);
+            double wide = 0;
+            for (const std::string& line : broken) wide = std::max(wide, svg::width_of(line, size));
+            const auto [cost, found] =
+                room_for(at, wide, (size + 3) * static_cast<double>(broken.size()) + 1, inside, paths, taken);
+            if (cost < least - 0.3) least = cost, room = found, lines = std::move(broken);
+        }
         taken.push_back(room);
         const bool from_left = room.left >= at.x;
         std::string out;
@@ -424,7 +433,7 @@ private:
         for (std::size_t i = 0; i < all.size(); ++i) {
             const place end = *std::ranges::max_element(paths[i], {}, &place::x);
             if (early[i]) {
-                out += words_near(end, labels[i], fmt::format("label over f{}", s::colour_of(i)), s::text_size, inside,
+                out += words_near(end, label_of(all[i]), fmt::format("label over f{}", s::colour_of(i)), s::text_size, inside,
                     paths, taken);
                 continue;
             }
@@ -442,8 +451,8 @@ private:
                 x_of(m.x), y_of(m.y));
         for (const marked& m : marks_)
             if (!m.words.empty())
-                out += words_near({x_of(m.x), y_of(m.y)}, s::wrapped(m.words, s::small_size, 190), "ink over",
-                    s::small_size, inside, paths, taken);
+                out += words_near(
+                    {x_of(m.x), y_of(m.y)}, m.words, "ink over", s::small_size, inside, paths, taken);
         for (const std::string& note : notes_)
             for (const std::string& line : s::wrapped(note, s::small_size, s::page_width - 2 * s::margin)) {
                 below += 20;

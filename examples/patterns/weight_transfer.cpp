@@ -164,14 +164,14 @@ void report(example::output& out, int ranks, const std::vector<tensor>& tensors)
         table.add(r, part == 0 ? "trains" : "serves", 4 * sum.sent, 4 * limit, 4 * sum.received, 4 * part,
             4 * sum.passed_on, static_cast<std::size_t>(4 * passed));
         chart.add("sent", r, static_cast<double>(4 * (sum.sent + sum.passed_on)));
-        chart.add("at most", r, static_cast<double>(4 * limit) + 4 * passed);
+        chart.add("formula", r, static_cast<double>(4 * limit) + 4 * passed);
     }
     out.print("Bytes of one transfer of all weights. At most: ceil(S / M) and one piece, summed over the tensors.\n");
     out.print(table);
     out.check("no trainer sends more than ceil(S / M) and one piece of any tensor", within);
     out.check("each server receives its part once", complete);
-    chart.says("No rank sends more than the formula: a trainer its share of the weights and a piece, a server what the next "
-               "replica lacks; none sends them all.");
+    chart.says("Trainers send their share of the weights once, less than the formula allows; servers pass on about what it "
+               "says to the next replica. No rank sends all weights.");
     out.draw(chart);
 }
 
