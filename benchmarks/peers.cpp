@@ -240,7 +240,8 @@ int main(int argc, char** argv) {
         "root");
     app.add_option("--page", s.page, "write the page to this file instead of the standard output");
     app.add_option("--picture", s.picture, "draw the ratios to this SVG file, as a heat map");
-    app.add_option("--from", s.from, "a page that was written before: draw its ratios to --picture, and measure nothing");
+    app.add_option(
+        "--from", s.from, "a page that was written before: draw its ratios to --picture, and measure nothing");
     app.add_option("--picture-link", s.picture_link, "path of the picture as seen from the page");
     app.add_option("--summary", s.summary, "write the table of mean and worst ratios to this file");
     app.add_option("--json", s.json, "write the figures to this file");

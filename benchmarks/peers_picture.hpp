@@ -28,9 +28,11 @@ struct step {
     const char* says;
 };
 inline constexpr std::array<step, 7> scale{{{0.8, "#b35900", "#fff", "#ffa657", "#0d1117", "below 0.8"},
-    {0.95, "#ffc680", "#1f2328", "#7a4508", "#fff", "to 0.95"}, {1.05, "#eef0f3", "#1f2328", "#262c36", "#f0f6fc", "to 1.05"},
-    {1.5, "#d3e5f7", "#1f2328", "#173150", "#f0f6fc", "to 1.5"}, {3, "#9ecbf0", "#1f2328", "#1c4d80", "#f0f6fc", "to 3"},
-    {10, "#539bd8", "#10161d", "#2f74c0", "#fff", "to 10"}, {1e300, "#0b4a8f", "#fff", "#9cd0ff", "#0d1117", "above 10"}}};
+    {0.95, "#ffc680", "#1f2328", "#7a4508", "#fff", "to 0.95"},
+    {1.05, "#eef0f3", "#1f2328", "#262c36", "#f0f6fc", "to 1.05"},
+    {1.5, "#d3e5f7", "#1f2328", "#173150", "#f0f6fc", "to 1.5"},
+    {3, "#9ecbf0", "#1f2328", "#1c4d80", "#f0f6fc", "to 3"}, {10, "#539bd8", "#10161d", "#2f74c0", "#fff", "to 10"},
+    {1e300, "#0b4a8f", "#fff", "#9cd0ff", "#0d1117", "above 10"}}};
 
 inline std::size_t step_of(double ratio) {
     return static_cast<std::size_t>(
@@ -99,12 +101,13 @@ inline std::string picture(const peers_report& r) {
         return fmt::format("{}, {} on {} ranks, {}", heat::short_title(r.peers[x.peer]), name_of(x.cell->what),
             x.cell->ranks, show_size(x.cell->bytes));
     };
-    const std::string title = fmt::format("Time of {} other libraries over ours", peers.size()),
-                      holds = r.ways[way] == "threads" ? "threads" : fmt::format("processes with {} buffers", r.ways[way]),
-                      says = fmt::format(
-                          "This library ({}) is at least as fast in {} of {} cells (blue: faster); those below 1 have a "
-                          "frame. The worst is {}: {}.",
-                          holds, all - slower, all, heat::number(worst[0].ratio), where(worst[0]));
+    const std::string
+        title = fmt::format("Time of {} other libraries over ours", peers.size()),
+        holds = r.ways[way] == "threads" ? "threads" : fmt::format("processes with {} buffers", r.ways[way]),
+        says = fmt::format(
+            "This library ({}) is at least as fast in {} of {} cells (blue: faster); those below 1 have a "
+            "frame. The worst is {}: {}.",
+            holds, all - slower, all, heat::number(worst[0].ratio), where(worst[0]));
 
     double names = 0;
     for (const auto& row : rows) names = std::max(names, svg::width_of(name_of(row.first), svg::small_size));
@@ -118,9 +121,10 @@ inline std::string picture(const peers_report& r) {
     const double step_width = (svg::page_width - 2 * svg::margin) / static_cast<double>(heat::scale.size());
     for (std::size_t i = 0; i < heat::scale.size(); ++i) {
         const double x = svg::margin + step_width * static_cast<double>(i);
-        out += fmt::format("<rect class=\"h{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"22\"/>\n", i, x, y,
-            step_width);
-        out += svg::text(x + step_width / 2, y + 15.5, heat::scale[i].says, fmt::format("n{}", i), number_size, "middle");
+        out += fmt::format(
+            "<rect class=\"h{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"22\"/>\n", i, x, y, step_width);
+        out +=
+            svg::text(x + step_width / 2, y + 15.5, heat::scale[i].says, fmt::format("n{}", i), number_size, "middle");
     }
     y += 34;
 
@@ -145,8 +149,7 @@ inline std::string picture(const peers_report& r) {
             const double top = y0 + header + cell_height * static_cast<double>(i);
             if (b % 2 == 0) {  // the rows of both blocks beside each other
                 if (i == 0 || rows[i].first != rows[i - 1].first)
-                    out += svg::text(
-                        left - 26, top + 14.5, name_of(rows[i].first), "ink", svg::small_size, "end");
+                    out += svg::text(left - 26, top + 14.5, name_of(rows[i].first), "ink", svg::small_size, "end");
                 out += svg::text(left - 7, top + 14.5, std::to_string(rows[i].second), "soft", svg::small_size, "end");
                 if (i == 0) out += svg::text(left - 7, top - 10, "ranks", "soft", number_size, "end");
             }
@@ -162,9 +165,8 @@ inline std::string picture(const peers_report& r) {
                     continue;
                 }
                 const std::size_t step = heat::step_of(ratio);
-                const std::string place =
-                    fmt::format("x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\"", x + 0.75, top + 0.75,
-                        cell_width - 1.5, cell_height - 1.5);
+                const std::string place = fmt::format("x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\"",
+                    x + 0.75, top + 0.75, cell_width - 1.5, cell_height - 1.5);
                 out += fmt::format("<rect class=\"h{}\" {}/>\n", step, place);
                 if (ratio < 1) frames += fmt::format("<rect class=\"frame\" {}/>\n", place);
                 out += svg::text(x + cell_width / 2, top + 14.5, heat::number(ratio),

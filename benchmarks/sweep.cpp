@@ -171,8 +171,7 @@ private:
 /// Automatic as a thick line, at most five other choices that are the best somewhere, and circles at violations.
 void draw(const std::string& file, const std::string& title, const std::vector<measured_size>& sizes,
     const std::vector<bench::violation>& violations) {
-    example::plot chart(
-        title, {"size", true, example::unit::binary_bytes}, {"time", true, example::unit::seconds});
+    example::plot chart(title, {"size", true, example::unit::binary_bytes}, {"time", true, example::unit::seconds});
     std::array<int, variants> best_at{};
     for (const measured_size& s : sizes) {
         std::uint32_t best = automatic;
@@ -200,9 +199,10 @@ void draw(const std::string& file, const std::string& title, const std::vector<m
         ratios.push_back(s.ns[automatic] / best);
     }
     if (!ratios.empty())
-        chart.says(fmt::format("What the library chooses (automatic) takes {:.2f} times the time of the best choice at the "
-                               "median of the sizes, {:.2f} times at the worst.",
-            bench::median(ratios), std::ranges::max(ratios)));
+        chart.says(
+            fmt::format("What the library chooses (automatic) takes {:.2f} times the time of the best choice at the "
+                        "median of the sizes, {:.2f} times at the worst.",
+                bench::median(ratios), std::ranges::max(ratios)));
     for (const bench::violation& v : violations)
         chart.mark(static_cast<double>(sizes[v.to].bytes), sizes[v.to].ns[automatic] / 1e9,
             fmt::format("{} {:.2f}", name_of(v.kind), v.ratio));

@@ -53,21 +53,22 @@ public:
                     y += 30;
                 }
             tops.push_back(y);
-            out += fmt::format("<rect class=\"idle\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\"/>\n", left,
-                y + 2, right - left, pitch - 4);
+            out += fmt::format("<rect class=\"idle\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\"/>\n",
+                left, y + 2, right - left, pitch - 4);
             out += s::text(left - 8, y + pitch / 2 + 4.5, rows_[r], "ink", s::small_size, "end");
             y += pitch;
         }
         const double scale = end_ > 0 ? (right - left) / end_ : 1;
         for (const box& b : boxes_) {
-            const double x = left + b.begin * scale, wide = std::max(0.5, (b.end - b.begin) * scale), top = tops[b.row] + 2;
+            const double x = left + b.begin * scale, wide = std::max(0.5, (b.end - b.begin) * scale),
+                         top = tops[b.row] + 2;
             const double edge = b.filled ? 0.5 : 1;
-            out += fmt::format(
-                "<rect class=\"{}\" x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\"/>\n",
-                b.filled ? "full" : "hollow", x + edge, top + edge, std::max(0.3, wide - 2 * edge), pitch - 4 - 2 * edge);
+            out += fmt::format("<rect class=\"{}\" x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\"/>\n",
+                b.filled ? "full" : "hollow", x + edge, top + edge, std::max(0.3, wide - 2 * edge),
+                pitch - 4 - 2 * edge);
             if (wide > s::width_of(b.label, s::small_size) + 4)
-                out += s::text(x + wide / 2, top + pitch / 2 + 2.5, b.label, b.filled ? "page" : "f1", s::small_size,
-                    "middle");
+                out += s::text(
+                    x + wide / 2, top + pitch / 2 + 2.5, b.label, b.filled ? "page" : "f1", s::small_size, "middle");
         }
         const double step = std::pow(10, std::floor(std::log10(end_ > 0 ? end_ : 1)));
         const double tick = end_ / step > 5 ? step : end_ / step > 2 ? step / 2 : step / 5;

@@ -114,7 +114,9 @@ public:
         const range x = range_of(x_, 0), y = range_of(y_, 1);
         std::vector<std::string> labels(static_cast<std::size_t>(rows));
         std::size_t left = 0;
-        const auto row_of = [&](double v) { return static_cast<std::size_t>(std::lround((1 - y.part(v)) * (rows - 1))); };
+        const auto row_of = [&](double v) {
+            return static_cast<std::size_t>(std::lround((1 - y.part(v)) * (rows - 1)));
+        };
         for (const double v : ticks(y, y_.in, 1)) {
             labels[row_of(v)] = shown(v, y_.in);
             left = std::max(left, labels[row_of(v)].size());
@@ -133,7 +135,8 @@ public:
                 const std::size_t from = p == 0 ? to : std::min(to, column_of(points[p - 1].first) + 1);
                 for (std::size_t c = from; c <= to; ++c) {
                     const double whole = p == 0 ? 0 : points[p].first - points[p - 1].first;
-                    const double along = static_cast<double>(c) / static_cast<double>(wide - 1) * (x.high - x.low) + x.low;
+                    const double along =
+                        static_cast<double>(c) / static_cast<double>(wide - 1) * (x.high - x.low) + x.low;
                     const double share = whole > 0 && !x_.logarithmic
                                              ? std::clamp((along - points[p - 1].first) / whole, 0.0, 1.0)
                                              : 1.0;
@@ -260,13 +263,15 @@ private:
                             : raw / power < 7.5 ? 5 * power
                                                 : 10 * power;
         std::vector<double> values;
-        for (double i = std::ceil(r.low / step - 1e-9); i * step <= r.high * (1 + 1e-9); ++i) values.push_back(i * step + 0.0);  // no -0
+        for (double i = std::ceil(r.low / step - 1e-9); i * step <= r.high * (1 + 1e-9); ++i)
+            values.push_back(i * step + 0.0);  // no -0
         return values;
     }
 
     bool coincide(const series& a, const series& b, const range& y) const {
         return std::ranges::equal(a.points, b.points, [&](const auto& p, const auto& q) {
-            return p.first == q.first && std::abs(y.part(p.second) - y.part(q.second)) < 0.006;  // within the width of a line
+            return p.first == q.first &&
+                   std::abs(y.part(p.second) - y.part(q.second)) < 0.006;  // within the width of a line
         });
     }
     std::vector<group> groups(const range& y) const {
@@ -297,8 +302,8 @@ private:
         box best{};
         double least = std::numeric_limits<double>::infinity();
         for (const double away : {7.0, 12.0, 20.0, 34.0, 52.0, 76.0})
-            for (const auto& [sideways, upwards] : {std::pair{1, 1}, {-1, 1}, {1, -1}, {-1, -1}, {0, 1}, {0, -1}, {1, 0},
-                     {-1, 0}}) {
+            for (const auto& [sideways, upwards] :
+                {std::pair{1, 1}, {-1, 1}, {1, -1}, {-1, -1}, {0, 1}, {0, -1}, {1, 0}, {-1, 0}}) {
                 const double left = sideways > 0   ? at.x + away
                                     : sideways < 0 ? at.x - away - width
                                                    : at.x - width / 2,
@@ -313,8 +318,8 @@ private:
                 for (const box& other : taken) cost += room.meets(other) ? 100 : 0;
                 for (const auto& line : lines)
                     for (std::size_t i = 1; i < line.size(); ++i) {
-                        const int steps = 1 + static_cast<int>(std::hypot(line[i].x - line[i - 1].x,
-                                                                   line[i].y - line[i - 1].y) / 3);
+                        const int steps =
+                            1 + static_cast<int>(std::hypot(line[i].x - line[i - 1].x, line[i].y - line[i - 1].y) / 3);
                         for (int s = 0; s <= steps; ++s) {
                             const double t = static_cast<double>(s) / steps;
                             if (room.holds(line[i - 1].x + t * (line[i].x - line[i - 1].x),
@@ -346,8 +351,8 @@ private:
         std::string out;
         double baseline = room.top + size;
         for (const std::string& line : lines) {
-            out += svg::text(
-                from_left ? room.left : room.right, baseline, line, look, size, from_left ? "start" : "end");
+            out +=
+                svg::text(from_left ? room.left : room.right, baseline, line, look, size, from_left ? "start" : "end");
             baseline += size + 3;
         }
         return out;
@@ -387,8 +392,8 @@ private:
         std::string out = head.elements;
         out += s::text(s::margin, top - 12, y_.label, "soft", s::small_size);
         for (const double v : heights) {
-            out += fmt::format("<path class=\"{}\" d=\"M{:.1f} {:.1f}H{:.1f}\"/>\n", v == 0 ? "axis" : "grid", left,
-                y_of(v), right);
+            out += fmt::format(
+                "<path class=\"{}\" d=\"M{:.1f} {:.1f}H{:.1f}\"/>\n", v == 0 ? "axis" : "grid", left, y_of(v), right);
             out += s::text(left - 8, y_of(v) + 4.5, shown(v, y_.in), "soft", s::small_size, "end");
         }
         double below = bottom + 19;
@@ -426,19 +431,19 @@ private:
                     s::colour_of(i), d, thin ? 1.2 : 2.4, s::dash_of(i));
             }
         std::vector<box> taken;
-        for (const marked& m : marks_)
-            taken.push_back({x_of(m.x) - 6, y_of(m.y) - 6, x_of(m.x) + 6, y_of(m.y) + 6});
+        for (const marked& m : marks_) taken.push_back({x_of(m.x) - 6, y_of(m.y) - 6, x_of(m.x) + 6, y_of(m.y) + 6});
         const box inside{left + 2, top - 4, right - 2, bottom - 2};
         const std::vector<double> centres = spread(ends, label_heights, top - 8, bottom + 8);
         for (std::size_t i = 0; i < all.size(); ++i) {
             const place end = *std::ranges::max_element(paths[i], {}, &place::x);
             if (early[i]) {
-                out += words_near(end, label_of(all[i]), fmt::format("label over f{}", s::colour_of(i)), s::text_size, inside,
-                    paths, taken);
+                out += words_near(end, label_of(all[i]), fmt::format("label over f{}", s::colour_of(i)), s::text_size,
+                    inside, paths, taken);
                 continue;
             }
-            out += fmt::format("<path class=\"lead c{}\" d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}\" stroke-dasharray=\"1 2\"/>\n",
-                s::colour_of(i), end.x + 2, end.y, right + gap - 5, centres[i]);
+            out +=
+                fmt::format("<path class=\"lead c{}\" d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}\" stroke-dasharray=\"1 2\"/>\n",
+                    s::colour_of(i), end.x + 2, end.y, right + gap - 5, centres[i]);
             double baseline = centres[i] - 17.0 * static_cast<double>(labels[i].size() - 1) / 2 + 5;
             for (const std::string& line : labels[i]) {
                 out += s::text(right + gap, baseline, line, fmt::format("label f{}", s::colour_of(i)));
@@ -451,8 +456,7 @@ private:
                 x_of(m.x), y_of(m.y));
         for (const marked& m : marks_)
             if (!m.words.empty())
-                out += words_near(
-                    {x_of(m.x), y_of(m.y)}, m.words, "ink over", s::small_size, inside, paths, taken);
+                out += words_near({x_of(m.x), y_of(m.y)}, m.words, "ink over", s::small_size, inside, paths, taken);
         for (const std::string& note : notes_)
             for (const std::string& line : s::wrapped(note, s::small_size, s::page_width - 2 * s::margin)) {
                 below += 20;
@@ -492,8 +496,8 @@ private:
         for (std::size_t i = 0; i < outside.size(); ++i) {
             const std::size_t line = line_of(band_[outside[i]].line, all);
             const std::string colour = line < all.size() ? fmt::format("f{}", s::colour_of(line)) : "soft";
-            out += fmt::format("<path class=\"axis\" d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}\"/>\n", middles[i], top + high + 1,
-                at[i], top + high + 8);
+            out += fmt::format("<path class=\"axis\" d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}\"/>\n", middles[i],
+                top + high + 1, at[i], top + high + 8);
             out += s::text(at[i], top + high + 20, band_[outside[i]].line, colour, s::small_size, "middle");
         }
         below += 22;

@@ -37,16 +37,21 @@ inline std::string shown(double value, unit in = unit::none) {
         return digits(value / scale) + suffixes[at];
     };
     switch (in) {
-        case unit::bytes: return with_prefix(1000, std::array{" B", " KB", " MB", " GB", " TB"});
-        case unit::binary_bytes: return with_prefix(1024, std::array{" B", " KB", " MB", " GB", " TB"});
-        case unit::bytes_a_second: return with_prefix(1000, std::array{" B/s", " KB/s", " MB/s", " GB/s", " TB/s"});
+        case unit::bytes:
+            return with_prefix(1000, std::array{" B", " KB", " MB", " GB", " TB"});
+        case unit::binary_bytes:
+            return with_prefix(1024, std::array{" B", " KB", " MB", " GB", " TB"});
+        case unit::bytes_a_second:
+            return with_prefix(1000, std::array{" B/s", " KB/s", " MB/s", " GB/s", " TB/s"});
         case unit::seconds:
             if (value == 0) return "0";
             for (const auto& [scale, suffix] : {std::pair{1.0, " s"}, {1e-3, " ms"}, {1e-6, " us"}})
                 if (size >= 0.9995 * scale) return digits(value / scale) + suffix;
             return digits(value * 1e9) + " ns";
-        case unit::percent: return digits(value) + " %";
-        case unit::none: break;
+        case unit::percent:
+            return digits(value) + " %";
+        case unit::none:
+            break;
     }
     if (size < 1e-12) return "0";
     if (size < 1e4) return fmt::format("{:.4g}", value);
@@ -103,9 +108,9 @@ inline constexpr double title_pitch = 25, text_pitch = 19;
 struct colour {
     const char *light, *dark;
 };
-inline constexpr std::array<colour, 8> colours{{{"#0550ae", "#79c0ff"}, {"#bc4c00", "#ffa657"}, {"#116329", "#56d364"},
-    {"#8250df", "#d2a8ff"}, {"#a0005f", "#ff7bb9"}, {"#0b7285", "#39d3d8"}, {"#7a5c00", "#e3c341"},
-    {"#57606a", "#b1bac4"}}};
+inline constexpr std::array<colour, 8> colours{
+    {{"#0550ae", "#79c0ff"}, {"#bc4c00", "#ffa657"}, {"#116329", "#56d364"}, {"#8250df", "#d2a8ff"},
+        {"#a0005f", "#ff7bb9"}, {"#0b7285", "#39d3d8"}, {"#7a5c00", "#e3c341"}, {"#57606a", "#b1bac4"}}};
 /// Dashes, so that lines differ without colour, too. Line i has colour i % 8 and dash (i + i / 8) % 8.
 inline constexpr std::array dashes{"none", "9 4", "2.5 3", "12 4 2.5 4", "5 3", "18 5", "9 3 2.5 3 2.5 3", "1.5 5"};
 
@@ -114,13 +119,21 @@ inline std::string_view dash_of(std::size_t line) { return dashes[(line + line /
 
 inline std::string escaped(std::string_view text) {
     std::string out;
-    for (const char c : text)
-        switch (c) {
-            case '<': out += "&lt;"; break;
-            case '>': out += "&gt;"; break;
-            case '&': out += "&amp;"; break;
-            case '"': out += "&quot;"; break;
-            default: out += c;
+    for (const char c : text) switch (c) {
+            case '<':
+                out += "&lt;";
+                break;
+            case '>':
+                out += "&gt;";
+                break;
+            case '&':
+                out += "&amp;";
+                break;
+            case '"':
+                out += "&quot;";
+                break;
+            default:
+                out += c;
         }
     return out;
 }
@@ -130,11 +143,11 @@ inline double width_of(std::string_view text, double size) {
     double em = 0;
     for (const char c : text) {
         if ((static_cast<unsigned char>(c) & 0xc0) == 0x80) continue;  // a character counts once
-        em += std::string_view("ijl'|").find(c) != std::string_view::npos     ? 0.30
+        em += std::string_view("ijl'|").find(c) != std::string_view::npos             ? 0.30
               : std::string_view(" .,:;ft()/-I[]r").find(c) != std::string_view::npos ? 0.39
-              : std::string_view("mwMW%<>=+@").find(c) != std::string_view::npos ? 0.93
-              : c >= 'A' && c <= 'Z'                                               ? 0.70
-                                                                                   : 0.63;
+              : std::string_view("mwMW%<>=+@").find(c) != std::string_view::npos      ? 0.93
+              : c >= 'A' && c <= 'Z'                                                  ? 0.70
+                                                                                      : 0.63;
     }
     return em * size;
 }
@@ -158,8 +171,8 @@ inline std::vector<std::string> wrapped(std::string_view text, double size, doub
 /// over (with an edge of the page's colour, for text over lines). `anchor`: start, middle, end.
 inline std::string text(double x, double y, std::string_view words, std::string_view look = "ink",
     double size = text_size, std::string_view anchor = "start") {
-    return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"{}\" font-size=\"{}\" text-anchor=\"{}\">{}</text>\n", x,
-        y, look, size, anchor, escaped(words));
+    return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"{}\" font-size=\"{}\" text-anchor=\"{}\">{}</text>\n",
+        x, y, look, size, anchor, escaped(words));
 }
 
 /// A part of a page: elements whose place is relative to its upper left corner, and how high it is.
@@ -193,7 +206,8 @@ inline std::string document(std::string_view title, std::string_view says, doubl
         dark += fmt::format(".c{0}{{stroke:{1}}}.f{0}{{fill:{1}}}", i, colours[i].dark);
     }
     return fmt::format(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} "
+        "{1:.0f}\" "
         "role=\"img\" aria-labelledby=\"title desc\" "
         "font-family=\"-apple-system, 'Segoe UI', Helvetica, Arial, sans-serif\">\n"
         "<title id=\"title\">{2}</title>\n<desc id=\"desc\">{3}</desc>\n"

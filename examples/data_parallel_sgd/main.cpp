@@ -233,14 +233,13 @@ double seconds_a_step(const settings& how, const std::string& schedule, const da
 }
 
 /// Seconds that this machine will need for the whole run, in which `check_steps` steps are compared with one rank's.
-double expected_seconds(
-    const settings& how, const std::string& schedule, int check_steps, const dataset& training) {
+double expected_seconds(const settings& how, const std::string& schedule, int check_steps, const dataset& training) {
     double sum = steps_of(how, training) * seconds_a_step<float>(how, schedule, training);
     if (check_steps > 0) {
         settings alone = how;
         alone.ranks = 1;
-        sum += check_steps * (seconds_a_step<double>(alone, "automatic", training) +
-                                 seconds_a_step<double>(how, schedule, training));
+        sum += check_steps *
+               (seconds_a_step<double>(alone, "automatic", training) + seconds_a_step<double>(how, schedule, training));
     }
     return sum;
 }
@@ -254,9 +253,10 @@ plot chart_of(const settings& how, const outcome& o) {
     plot chart(fmt::format("{} ranks learn Fashion-MNIST", how.ranks), {"epochs"}, {"loss on the training images"});
     for (const auto& [epochs, loss] : o.losses) chart.add("loss", epochs, loss);
     if (o.losses.empty()) return chart;
-    chart.says(fmt::format("The loss falls from {:.2f} to {:.2f}; then the network names {:.1f} % of images right that it "
-                           "has never seen.",
-        o.losses.front().second, o.losses.back().second, o.accuracy * 100));
+    chart.says(
+        fmt::format("The loss falls from {:.2f} to {:.2f}; then the network names {:.1f} % of images right that it "
+                    "has never seen.",
+            o.losses.front().second, o.losses.back().second, o.accuracy * 100));
     chart.mark(o.losses.back().first, o.losses.back().second, fmt::format("{:.2f}", o.losses.back().second));
     return chart;
 }
@@ -317,11 +317,12 @@ int main(int argc, char** argv) {
     try {
         const dataset training = load_fashion_mnist(folder, "train"), test = load_fashion_mnist(folder, "t10k");
         fmt::print(
-            "{} ranks share each batch of images and sum their gradients: the loss falls, with one rank's weights.\n",
+            "{} ranks share each batch of images and sum their gradients: watch the loss fall as that of one learner.\n",
             how.ranks);
         const double expected = expected_seconds(how, schedule, check_steps, training);
         const auto begin = stopwatch::now();
-        fmt::print("{} images to learn from, {} to test with; schedule {}; about {} on the {} cores of this machine\n\n",
+        fmt::print(
+            "{} images to learn from, {} to test with; schedule {}; about {} on the {} cores of this machine\n\n",
             training.size(), test.size(), schedule, duration(expected), std::thread::hardware_concurrency());
         std::fflush(stdout);
 

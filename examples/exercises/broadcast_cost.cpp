@@ -95,10 +95,10 @@ int main(int argc, char** argv) {
         example::plot chart(fmt::format("A broadcast to {} actors, predicted", n),
             {.label = "parameters, 4 bytes each", .logarithmic = true},
             {.label = "time", .logarithmic = true, .in = example::unit::seconds});
-        chart.says(
-            fmt::format("One by one, the root sends {} times. A tree takes {} rounds of the whole buffer. A pipeline takes "
-                        "little longer than one message, however many actors there are.",
-                n - 1, levels));
+        chart.says(fmt::format(
+            "One by one, the root sends {} times. A tree takes {} rounds of the whole buffer. A pipeline takes "
+            "little longer than one message, however many actors there are.",
+            n - 1, levels));
         for (double parameters = 1e5; parameters <= 1e11; parameters *= 10) {
             const double bytes = parameters * 4;
             chart.add("one by one", parameters, seconds(colls::direct{}, n, bytes));

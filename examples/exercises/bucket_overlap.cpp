@@ -57,7 +57,8 @@ int main(int argc, char** argv) {
             {"bucket", "buckets", "ring: total", "exposed", "circulant: total", "exposed", "of one bucket's time"});
         example::plot chart("An all_reduce in buckets: the part that nothing hides",
             {.label = "size of a bucket", .logarithmic = true, .in = example::unit::bytes},
-            {.label = "time from the end of the backward pass to the end of the last all_reduce", .logarithmic = true,
+            {.label = "time from the end of the backward pass to the end of the last all_reduce",
+                .logarithmic = true,
                 .in = example::unit::seconds});
         bool closed = true, bounds = true;
         double least = HUGE_VAL, best_bucket = 0;

@@ -99,7 +99,8 @@ int main(int argc, char** argv) {
             example::plot chart("A ring all_reduce: what a rank sends", {.label = "ranks"},
                 {.label = "bytes sent by the busiest rank, in buffers of S bytes"});
             chart.says(
-                "The counted bytes are those of the formula, 2 S (n-1)/n: less than two buffers on any number of ranks.");
+                "The counted bytes are those of the formula, 2 S (n-1)/n: less than two buffers on any number of "
+                "ranks.");
             chart.thin("limit");
             for (const int n : {2, 3, 4, 5, 7, 8, 12, 16, 24, 32}) {
                 if (out.quick() && n > 8) break;

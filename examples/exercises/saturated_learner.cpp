@@ -179,13 +179,13 @@ int main(int argc, char** argv) {
             out.print(table);
             out.print("At 1,000 actors: {:.2f} times the trajectories of the flat learner, by the same link.\n",
                 compressed_1000.trajectories / flat_1000.trajectories);
-            chart.says(
-                fmt::format("The learner's link takes {:.0f} trajectories a second and is full at {:.0f} actors. Aggregators "
-                            "save it messages, not bytes; where they compress, it takes {:.1f} times as many.",
-                    base.bandwidth / base.bytes, base.bandwidth / base.bytes,
-                    compressed_1000.trajectories / flat_1000.trajectories));
-            chart.mark(200, at_200.trajectories, fmt::format("200 actors: the link is busy for {:.0f} % of the time",
-                                                     at_200.busy * 100));
+            chart.says(fmt::format(
+                "The learner's link takes {:.0f} trajectories a second and is full at {:.0f} actors. Aggregators "
+                "save it messages, not bytes; where they compress, it takes {:.1f} times as many.",
+                base.bandwidth / base.bytes, base.bandwidth / base.bytes,
+                compressed_1000.trajectories / flat_1000.trajectories));
+            chart.mark(200, at_200.trajectories,
+                fmt::format("200 actors: the link is busy for {:.0f} % of the time", at_200.busy * 100));
             out.draw(chart);
         }
         const double bound = base.bandwidth / base.bytes;  // trajectories a second, uncompressed

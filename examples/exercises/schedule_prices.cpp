@@ -48,7 +48,8 @@ public:
 
     void draw(example::plot& chart) const {
         for (const line& l : lines_)
-            for (double bytes = 8; bytes <= 1.1e9; bytes *= 2) chart.add(l.name, bytes, l.counted.seconds(model_, bytes));
+            for (double bytes = 8; bytes <= 1.1e9; bytes *= 2)
+                chart.add(l.name, bytes, l.counted.seconds(model_, bytes));
         // Where the cheapest one changes, between two sizes.
         const auto cheapest_of = [&](double bytes) -> const line& {
             return *std::ranges::min_element(
@@ -66,9 +67,8 @@ public:
         std::string says;
         for (const auto& s : stretches)
             says += fmt::format("{}{}{}", says.empty() ? "The fastest: " : ", ", s.line,
-                &s == &stretches.back()
-                    ? std::string(" for larger ones.")
-                    : fmt::format(" up to {}", example::shown(s.to, example::unit::binary_bytes)));
+                &s == &stretches.back() ? std::string(" for larger ones.")
+                                        : fmt::format(" up to {}", example::shown(s.to, example::unit::binary_bytes)));
         chart.says(stretches.size() == 1 ? stretches[0].line + " is the fastest at every size." : says);
         chart.band("fastest", stretches);
     }

@@ -271,7 +271,8 @@ int main(int argc, char** argv) {
                 charts[1].add("two levels, compressed", k, static_cast<double>(r.compressed.bytes));
                 if (k == 64) {
                     charts[0].mark(k, static_cast<double>(r.flat.messages), fmt::format("{}", r.flat.messages));
-                    charts[0].mark(k, static_cast<double>(r.two_levels.messages), fmt::format("{}", r.two_levels.messages));
+                    charts[0].mark(
+                        k, static_cast<double>(r.two_levels.messages), fmt::format("{}", r.two_levels.messages));
                     charts[1].mark(k, static_cast<double>(r.compressed.bytes),
                         example::shown(static_cast<double>(r.compressed.bytes), example::unit::bytes));
                 }

@@ -161,7 +161,9 @@ int main(int argc, char** argv) {
             return example::seconds_on(colls::schedule_of<collective::all_reduce>(family), n, bytes, c);
         };
         for (double bytes = 1e3; bytes <= 5e9; bytes *= 4) {
-            const auto line = [&](const char* name, const auto& family) { chart.add(name, bytes, seconds(family, bytes)); };
+            const auto line = [&](const char* name, const auto& family) {
+                chart.add(name, bytes, seconds(family, bytes));
+            };
             line("circulant", colls::circulant<>{});
             line("ring", colls::ring{});
             line("two levels, circulant", two_levels<colls::circulant<>>{.node = node});
@@ -169,10 +171,10 @@ int main(int argc, char** argv) {
         }
         const double large = 256e6, in_one = seconds(colls::circulant<>{}, large),
                      in_two = seconds(two_levels<colls::circulant<>>{.node = node}, large);
-        chart.says(
-            fmt::format("Small buffers cost rounds, and circulant has few; of large ones a rank sends 1/{} between nodes in "
-                        "two levels, so that 256 MB take {} instead of {}.",
-                node, example::shown(in_two, example::unit::seconds), example::shown(in_one, example::unit::seconds)));
+        chart.says(fmt::format(
+            "Small buffers cost rounds, and circulant has few; of large ones a rank sends 1/{} between nodes in "
+            "two levels, so that 256 MB take {} instead of {}.",
+            node, example::shown(in_two, example::unit::seconds), example::shown(in_one, example::unit::seconds)));
         chart.mark(large, in_two, fmt::format("256 MB in two levels: {:.1f} times as fast", in_one / in_two));
         out.draw(chart);
     });

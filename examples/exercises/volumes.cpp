@@ -103,7 +103,8 @@ int main(int argc, char** argv) {
         example::plot chart("An all_reduce: what the busiest rank sends", {.label = "ranks", .logarithmic = true},
             {.label = "buffers sent by the busiest rank"});
         chart.says(
-            "By a ring or circulant a rank sends less than two buffers, however many ranks there are; where whole buffers "
+            "By a ring or circulant a rank sends less than two buffers, however many ranks there are; where whole "
+            "buffers "
             "go through log2 N rounds, one more each time that the ranks double.");
         for (int n = 2; n <= largest; n *= 2) {
             const auto add = [&](const char* name, const auto& family) {

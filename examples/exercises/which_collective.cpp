@@ -127,10 +127,10 @@ int main(int argc, char** argv) {
         example::plot chart("The sum of 4 MB of gradients from each rank: bytes into rank 0",
             {.label = "ranks", .logarithmic = true},
             {.label = "received by rank 0", .logarithmic = true, .in = example::unit::bytes});
-        chart.says(
-            fmt::format("With a gather rank 0 receives the gradients of all others, {} from {} ranks; with an all_reduce "
-                        "less than twice its own, {}, however many ranks there are.",
-                size(gathered), workers, size(reduced)));
+        chart.says(fmt::format(
+            "With a gather rank 0 receives the gradients of all others, {} from {} ranks; with an all_reduce "
+            "less than twice its own, {}, however many ranks there are.",
+            size(gathered), workers, size(reduced)));
         for (int k = 2; k <= workers; k *= 2) {
             const auto add = [&](const char* name, const auto& s, double bytes) {
                 const example::traffic t = example::count_traffic(s, k);

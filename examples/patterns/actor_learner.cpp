@@ -151,7 +151,8 @@ bool count_arrivals(int most, table& rows, plots& charts) {
         if (2 * actors <= most) continue;
         charts[0].mark(actors, static_cast<double>(flat.messages), fmt::format("{}", flat.messages));
         charts[0].mark(actors, static_cast<double>(grouped.messages), fmt::format("{}", grouped.messages));
-        charts[1].mark(actors, static_cast<double>(packed.bytes), shown(static_cast<double>(packed.bytes), unit::bytes));
+        charts[1].mark(
+            actors, static_cast<double>(packed.bytes), shown(static_cast<double>(packed.bytes), unit::bytes));
     }
     return right;
 }

@@ -179,8 +179,8 @@ void run(const settings& how, colls::communicator& comm, output& out) {
     const int samples = how.samples > 0 ? how.samples : training.size();
     const int steps = how.epochs * ((samples + how.batch - 1) / how.batch);
     const auto all = methods(how);
-    plot chart("Training with compressed gradients", {"epoch"},
-        {.label = "loss on the training images", .from_zero = false});
+    plot chart(
+        "Training with compressed gradients", {"epoch"}, {.label = "loss on the training images", .from_zero = false});
     double worst_dense = 0;
     table results(
         {"exchanged as", "KB a step", "of float", "step ms", "exchange ms", "loss", "accuracy %", "to float"});
@@ -237,9 +237,10 @@ void run(const settings& how, colls::communicator& comm, output& out) {
             fmt::format("{:+.2f}", (mean.accuracy - floats.accuracy) * 100));
     }
     out.print(results);
-    chart.says(fmt::format("Gradients of 8 and of 16 bits train as floats do, within {:.1f} % of the loss of each epoch; "
-                           "the largest values alone, of {} times fewer bytes, lag behind.",
-        std::max(0.1, worst_dense * 100), std::lround(kilobytes / last_kilobytes)));
+    chart.says(
+        fmt::format("Gradients of 8 and of 16 bits train as floats do, within {:.1f} % of the loss of each epoch; "
+                    "the largest values alone, of {} times fewer bytes, lag behind.",
+            std::max(0.1, worst_dense * 100), std::lround(kilobytes / last_kilobytes)));
     out.draw(chart);
     out.check("the same bits on every rank", identical);
     out.check("errors of a sum within the bound that the proof's count gives", within_bound);

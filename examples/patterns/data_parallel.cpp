@@ -370,12 +370,13 @@ void sweep(colls::communicator& comm, output& out, const settings& how, const da
                         w == 2 ? fmt::format("{:.3f}", std::max(0.0, rows[b][1].exposed - r.exposed) * 1e3) : "",
                         fmt::format("{:.0f}", rate(r.step)), of(rate(r.step), one_rank * ranks),
                         of(rate(r.step), copies), fmt::format("{:.2f}", r.shared));
-                    chart.add(fmt::format("{} ranks, {} overlap", ranks, w == 2 ? "with" : "without"), 1024.0 * how.bucket_kb[b],
-                        rate(r.step));
+                    chart.add(fmt::format("{} ranks, {} overlap", ranks, w == 2 ? "with" : "without"),
+                        1024.0 * how.bucket_kb[b], rate(r.step));
                     if (rate(r.step) > fastest) {
                         fastest = rate(r.step);
-                        chart.says(fmt::format("The most images a second, {:.0f}: {} ranks, {} overlap, buckets of {} KB.",
-                            fastest, ranks, w == 2 ? "with" : "without", how.bucket_kb[b]));
+                        chart.says(
+                            fmt::format("The most images a second, {:.0f}: {} ranks, {} overlap, buckets of {} KB.",
+                                fastest, ranks, w == 2 ? "with" : "without", how.bucket_kb[b]));
                     }
                 }
             if (ranks > 1) {

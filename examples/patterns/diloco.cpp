@@ -307,9 +307,11 @@ int main(int argc, char** argv) {
         for (const end& e : {ends.front(), ends.back()})
             by_time.mark(e.seconds, e.accuracy, fmt::format("{:.1f} s", e.seconds));
         std::ranges::sort(ends, {}, &end::accuracy);
-        by_steps.says(fmt::format("Step for step {} learns the least, and ends {:.1f} points below {}; the others end within "
-                                  "{:.1f} points of each other.",
-            ends[0].name, ends.back().accuracy - ends[0].accuracy, ends.back().name, ends.back().accuracy - ends[1].accuracy));
+        by_steps.says(
+            fmt::format("Step for step {} learns the least, and ends {:.1f} points below {}; the others end within "
+                        "{:.1f} points of each other.",
+                ends[0].name, ends.back().accuracy - ends[0].accuracy, ends.back().name,
+                ends.back().accuracy - ends[1].accuracy));
         out.draw(by_time);
         if (comm.rank() == 0 && !steps_plot.empty()) by_steps.write(steps_plot);
     });

@@ -220,9 +220,10 @@ int main(int argc, char** argv) {
             }
         }
         for (const double bytes : busiest) chart.mark(95, bytes, shown(bytes, unit::bytes));
-        chart.says(fmt::format("The more often one word occurs, the more one reducer receives, unless ranks merge their own "
-                               "records first: {} instead of {} where it is 95 % of all words.",
-            shown(busiest[1], unit::bytes), shown(busiest[0], unit::bytes)));
+        chart.says(
+            fmt::format("The more often one word occurs, the more one reducer receives, unless ranks merge their own "
+                        "records first: {} instead of {} where it is 95 % of all words.",
+                shown(busiest[1], unit::bytes), shown(busiest[0], unit::bytes)));
         out.print(rows);
         out.draw(chart);
     });

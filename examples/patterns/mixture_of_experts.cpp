@@ -269,8 +269,9 @@ int main(int argc, char** argv) {
         table results({"experts a token", "tokens that chose each expert, %", "busiest / mean", "dropped", "KB a step",
             "loss", "right"});
         plot chart("Tokens of the busiest expert", {"step"}, {"times the mean of all experts"});
-        chart.says("Without a loss of balance the busiest expert keeps far more tokens than the others; with it all "
-                   "experts come near the mean, 1.");
+        chart.says(
+            "Without a loss of balance the busiest expert keeps far more tokens than the others; with it all "
+            "experts come near the mean, 1.");
         for (const int k : {1, 2})
             for (const double weight : {0.0, balance}) {
                 moe_options with = o;

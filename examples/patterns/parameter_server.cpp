@@ -117,8 +117,9 @@ int main(int argc, char** argv) {
             "pulls that were   0     1     2     3     4  more"});
         plot chart("Images a second by the bound on staleness", {"bound s: clocks that a worker may be ahead"},
             {"images a second"});
-        chart.says("A looser bound helps where delays are random; a worker that is always slow holds all others back, "
-                   "whatever the bound, unless there is none.");
+        chart.says(
+            "A looser bound helps where delays are random; a worker that is always slow holds all others back, "
+            "whatever the bound, unless there is none.");
         const std::vector<std::int64_t> bounds =
             out.quick() ? std::vector<std::int64_t>{0, 2} : std::vector<std::int64_t>{0, 1, 2, 4, 8, 16, unbounded};
         for (const char* delays : {"none", "one slow worker", "random"})

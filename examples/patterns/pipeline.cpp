@@ -200,8 +200,9 @@ void measure(colls::communicator& comm, output& out, const job& task, double lea
     out.print("\n{} stages; each forward pass takes at least {} ms, each backward pass twice that\n", stages, least);
     table results({"schedule", "microbatches", "kept by stage 0", "MB", "bubble by formula", "measured"});
     gantt chart(fmt::format("A step of a pipeline: {} stages, 8 microbatches", stages));
-    chart.says("Both orders leave the same time idle (grey). 1F1B runs a backward pass (hollow) after each forward pass "
-               "(full) as soon as it can, so that a stage keeps fewer microbatches.");
+    chart.says(
+        "Both orders leave the same time idle (grey). 1F1B runs a backward pass (hollow) after each forward pass "
+        "(full) as soon as it can, so that a stage keeps fewer microbatches.");
     for (const int m : out.quick() ? std::vector{8} : std::vector{2, 4, 8, 16})
         for (const auto& [name, order] : schedules) {
             pipeline pipe(comm, task.widths, task.initial, least / 1000);

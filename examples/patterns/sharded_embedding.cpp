@@ -125,9 +125,10 @@ void measure(colls::communicator& comm, output& out, const corpus& words, int wi
     }
     out.print(results);
     for (const double bytes : sent) chart.mark(out.quick() ? 1024 : 16384, bytes, shown(bytes, unit::bytes));
-    chart.says(fmt::format("Frequent words repeat within a step: a rank that asks for each id once saves more the larger the "
-                           "step is, {:.1f} times at the largest.",
-        sent[0] / sent[1]));
+    chart.says(
+        fmt::format("Frequent words repeat within a step: a rank that asks for each id once saves more the larger the "
+                    "step is, {:.1f} times at the largest.",
+            sent[0] / sent[1]));
     out.draw(chart);
 }
 

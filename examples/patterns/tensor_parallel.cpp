@@ -134,11 +134,11 @@ void compare(colls::communicator& comm, example::output& out, const transformer_
     const double expected_loss = one.model.backward(data, total);
 
     example::table table({"ranks", "way", "difference", "sent a block", "formula", "kept a block", "formula"});
-    example::plot chart(
-        "Activations that a rank keeps for backward, measured", {"ranks"},
+    example::plot chart("Activations that a rank keeps for backward, measured", {"ranks"},
         {.label = "kept by the busiest rank for each block", .in = example::unit::bytes});
-    chart.says("Sequence parallel keeps the least, since it also cuts what tensor parallel holds whole on every rank; where "
-               "heads do not divide by the ranks, further ranks save little.");
+    chart.says(
+        "Sequence parallel keeps the least, since it also cuts what tensor parallel holds whole on every rank; where "
+        "heads do not divide by the ranks, further ranks save little.");
     bool agree = true, bytes = true, memory = true;
     for (int ranks = 1; ranks <= comm.size(); ++ranks) {
         colls::communicator part = comm.split(comm.rank() < ranks ? 0 : -1, comm.rank());

@@ -137,8 +137,8 @@ int count_correct(const images& logits, std::span<const std::uint8_t> labels) {
 /// What is sent, from the schedules, beside what the formulas say.
 void report(example::output& out, int ranks, const std::vector<tensor>& tensors) {
     example::table table({"rank", "role", "sends", "at most", "receives", "its part", "passes on", "(r-1)/r of it"});
-    example::plot chart("What each rank sends in one transfer of all weights", {"rank"},
-        {.label = "sent", .in = example::unit::bytes});
+    example::plot chart(
+        "What each rank sends in one transfer of all weights", {"rank"}, {.label = "sent", .in = example::unit::bytes});
     bool within = true, complete = true;
     for (int r = 0; r < ranks; ++r) {
         std::size_t part = 0, limit = 0;
@@ -170,8 +170,9 @@ void report(example::output& out, int ranks, const std::vector<tensor>& tensors)
     out.print(table);
     out.check("no trainer sends more than ceil(S / M) and one piece of any tensor", within);
     out.check("each server receives its part once", complete);
-    chart.says("Trainers send their share of the weights once, less than the formula allows; servers pass on about what it "
-               "says to the next replica. No rank sends all weights.");
+    chart.says(
+        "Trainers send their share of the weights once, less than the formula allows; servers pass on about what it "
+        "says to the next replica. No rank sends all weights.");
     out.draw(chart);
 }
 

@@ -200,8 +200,9 @@ void draw_memory(
             chart.add("stage " + std::string(stage_names[static_cast<std::size_t>(stage)]), ranks, now);
         }
     }
-    chart.says(fmt::format("Each stage shards one thing more: on {} ranks a rank holds {:.1f} bytes for each parameter where all "
-                           "is replicated, {:.1f} where optimizer, gradients and parameters are sharded.",
+    chart.says(fmt::format(
+        "Each stage shards one thing more: on {} ranks a rank holds {:.1f} bytes for each parameter where all "
+        "is replicated, {:.1f} where optimizer, gradients and parameters are sharded.",
         comm.size(), last[0], last[3]));
     for (const double bytes : {last[0], last[3]}) chart.mark(comm.size(), bytes, fmt::format("{:.1f} B", bytes));
     out.draw(chart);

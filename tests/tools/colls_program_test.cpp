@@ -3,8 +3,8 @@
 #include "chakra_files.hpp"
 #include "execute.hpp"
 #include "spoiled.hpp"
-#include "svg_text.hpp"
 #include "support/schedules.hpp"
+#include "svg_text.hpp"
 
 #include <colls/cost.hpp>
 #include <colls/detail/support/tuning_file.hpp>
@@ -472,13 +472,14 @@ TEST_CASE("colls compare: the best schedule is that of the least predicted time,
 
 TEST_CASE("colls compare: at most eight lines, each with its name; the fastest in a band; the others named", "[tool]") {
     const scratch folder;
-    for (const char* input : {"all_reduce -n 16 --alpha 5 --beta 0.1 --gamma 0.05", "all_reduce -n 8", "all_reduce -n 61",
-             "broadcast -n 7 --alpha 50", "reduce_scatter -n 32 --sizes 64,1M,1G", "all_gather -n 5 --beta 3",
-             "all_to_all -n 12", "gather -n 2", "all_reduce -n 2 --sizes 8,16"}) {
+    for (const char* input : {"all_reduce -n 16 --alpha 5 --beta 0.1 --gamma 0.05", "all_reduce -n 8",
+             "all_reduce -n 61", "broadcast -n 7 --alpha 50", "reduce_scatter -n 32 --sizes 64,1M,1G",
+             "all_gather -n 5 --beta 3", "all_to_all -n 12", "gather -n 2", "all_reduce -n 2 --sizes 8,16"}) {
         INFO(input);
         const program_result rows = folder.run(std::string("compare ") + input + " --json");
         REQUIRE(rows.status == 0);
-        const program_result table = folder.run(std::string("compare ") + input + " --svg '" + folder.file("c.svg") + "'");
+        const program_result table =
+            folder.run(std::string("compare ") + input + " --svg '" + folder.file("c.svg") + "'");
         REQUIRE(table.status == 0);
         const std::string svg = folder.read("c.svg");
         support::check_texts_are_apart(svg);

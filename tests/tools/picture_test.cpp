@@ -28,7 +28,8 @@ plot made_chart(int lines, double distance, const std::string& name, bool logari
         {"size", true, unit::binary_bytes}, {"time", logarithmic, unit::seconds});
     chart.says("A sentence of what is seen.");
     for (int k = 0; k < lines; ++k)
-        for (double x = 8; x < 1e9; x *= 4) chart.add(name + std::to_string(k), x, 1e-6 * (1 + k * distance + x / 1000));
+        for (double x = 8; x < 1e9; x *= 4)
+            chart.add(name + std::to_string(k), x, 1e-6 * (1 + k * distance + x / 1000));
     return chart;
 }
 
@@ -159,7 +160,8 @@ TEST_CASE("pictures: light and dark, a title and a description", "[pictures]") {
     CHECK(svg.find("<a &") == std::string::npos);
 }
 
-TEST_CASE("pictures: a chart for the terminal has its line, its axes and no more columns than asked for", "[pictures]") {
+TEST_CASE(
+    "pictures: a chart for the terminal has its line, its axes and no more columns than asked for", "[pictures]") {
     plot chart("t", {"epochs"}, {"loss"});
     for (int i = 0; i <= 60; ++i) chart.add("loss", i / 10.0, std::exp(-i / 20.0));
     const std::string text = chart.text(60, 12);
@@ -171,7 +173,8 @@ TEST_CASE("pictures: a chart for the terminal has its line, its axes and no more
     }
     REQUIRE(lines.size() == 12 + 3);
     const auto column = [&](std::size_t row) { return lines[row].find('*'); };
-    const auto first = std::ranges::find_if(lines, [](const std::string& l) { return l.find('*') != std::string::npos; });
+    const auto first =
+        std::ranges::find_if(lines, [](const std::string& l) { return l.find('*') != std::string::npos; });
     REQUIRE(first != lines.end());
     CHECK(first - lines.begin() <= 2);  // it begins at the top, on the left, and falls
     CHECK(column(static_cast<std::size_t>(first - lines.begin())) < 12);
@@ -213,7 +216,7 @@ TEST_CASE("peers: the heat map has a number in each cell, and a frame where a pe
             }
         CHECK(count_of(svg, "<rect class=\"h") == all + bench::heat::scale.size());
         CHECK(count_of(svg, "class=\"frame\"") == slower);
-        CHECK(count_of(svg, ">8</text>") == peers);    // 8 and 16 B are one column
+        CHECK(count_of(svg, ">8</text>") == peers);  // 8 and 16 B are one column
         CHECK(count_of(svg, ">16</text>") == 0);
     }
 }

@@ -53,14 +53,17 @@ inline std::vector<svg_text> texts_of(std::string_view svg) {
     std::vector<svg_text> all;
     for_each_element(svg, "text", [&](std::string_view element, std::string_view words, double down) {
         svg_text t{std::string(words), attribute(element, "class")};
-        for (const auto& [entity, character] : {std::pair{"&lt;", "<"}, {"&gt;", ">"}, {"&quot;", "\""}, {"&amp;", "&"}})
+        for (const auto& [entity, character] :
+            {std::pair{"&lt;", "<"}, {"&gt;", ">"}, {"&quot;", "\""}, {"&amp;", "&"}})
             for (std::size_t at = 0; (at = t.words.find(entity, at)) != std::string::npos; ++at)
                 t.words.replace(at, std::string_view(entity).size(), character);
         const double size = std::atof(attribute(element, "font-size").c_str()),
-                     x = std::atof(attribute(element, "x").c_str()), y = std::atof(attribute(element, "y").c_str()) + down;
+                     x = std::atof(attribute(element, "x").c_str()),
+                     y = std::atof(attribute(element, "y").c_str()) + down;
         REQUIRE(size > 0);
         double em = 0;
-        for (const char c : t.words) em += std::string_view("ijlt.,:;'|()/ ").find(c) != std::string_view::npos ? 0.3 : 0.58;
+        for (const char c : t.words)
+            em += std::string_view("ijlt.,:;'|()/ ").find(c) != std::string_view::npos ? 0.3 : 0.58;
         const std::string anchor = attribute(element, "text-anchor");
         t.left = x - em * size * (anchor == "end" ? 1 : anchor == "middle" ? 0.5 : 0);
         t.right = t.left + em * size;
@@ -101,7 +104,8 @@ inline std::vector<std::set<std::string>> lines_of(std::string_view svg) {
         CHECK(looks.emplace(look, attribute(element, "stroke-dasharray")).second);
         std::string label;
         for (const svg_text& t : texts)
-            if (t.look == "label f" + look.substr(6) || t.look == "label over f" + look.substr(6)) label += (label.empty() ? "" : " ") + t.words;
+            if (t.look == "label f" + look.substr(6) || t.look == "label over f" + look.substr(6))
+                label += (label.empty() ? "" : " ") + t.words;
         INFO(look);
         CHECK_FALSE(label.empty());
         std::set<std::string> names;

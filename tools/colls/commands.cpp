@@ -211,8 +211,9 @@ int compare(const std::string& collective, int n, const std::vector<double>& siz
     if (all.empty()) throw std::runtime_error(fmt::format("no schedule can be counted on {} ranks: too many steps", n));
     if (!left_out.empty())
         fmt::print(stderr, "colls: not counted, since they have too many steps: {}\n", fmt::join(left_out, ", "));
-    const auto best_at = [&](double bytes) {
-        return *std::ranges::min_element(all, {}, [&](const auto& of) { return of.second.seconds(m, bytes); });
+    const auto best_at = [&](double bytes) {  // of equals the one that the table has
+        return *std::ranges::min_element(
+            all, {}, [&](const auto& of) { return std::pair(of.second.seconds(m, bytes), of.first); });
     };
     json rows = json::array();
     if (!as_json)
@@ -267,16 +268,18 @@ int compare(const std::string& collective, int n, const std::vector<double>& siz
         std::string says;
         for (const crossing& at : crossings) {
             chart.mark(at.bytes, at.seconds, show_size(at.bytes));
-            says += fmt::format("{}{} up to {}", says.empty() ? "The fastest: " : ", ", stretches.back().line,
-                show_size(at.bytes));
+            says += fmt::format(
+                "{}{} up to {}", says.empty() ? "The fastest: " : ", ", stretches.back().line, show_size(at.bytes));
             stretches.back().to = at.bytes;
             stretches.push_back({at.bytes, sizes.back(), at.family});
         }
         chart.says(says.empty() ? stretches.back().line + " is the fastest at every size."
                                 : fmt::format("{}, {} for larger ones.", says, stretches.back().line));
         chart.band("fastest", stretches);
-        chart.note(fmt::format("alpha {}, beta {:.4g} ns/B, gamma {:.4g} ns/B", show_time(m.alpha), m.beta * 1e9, m.gamma * 1e9));
-        if (!others.empty()) chart.note(fmt::format("Slower at every size, and not drawn: {}.", fmt::join(others, ", ")));
+        chart.note(fmt::format(
+            "alpha {}, beta {:.4g} ns/B, gamma {:.4g} ns/B", show_time(m.alpha), m.beta * 1e9, m.gamma * 1e9));
+        if (!others.empty())
+            chart.note(fmt::format("Slower at every size, and not drawn: {}.", fmt::join(others, ", ")));
         chart.write(svg);
     }
     return good;

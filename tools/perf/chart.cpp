@@ -95,8 +95,8 @@ std::string draw(const options& o, const std::vector<row>& rows, const std::vect
     };
     const auto time = [](const row& r) { return example::shown(r.seconds(), example::unit::seconds); };
     if (least)
-        times.says(fmt::format("{} takes {} for {}, and {} for {}.", o.name, time(*least), size(*least), time(*most),
-            size(*most)));
+        times.says(fmt::format(
+            "{} takes {} for {}, and {} for {}.", o.name, time(*least), size(*least), time(*most), size(*most)));
     if (best) {
         const std::string rate = example::shown(bandwidth(*best), example::unit::bytes_a_second);
         widths.says(fmt::format("{} moves at most {}, at {}.", o.name, rate, size(*best)));

@@ -150,9 +150,10 @@ inline bool simulate_all(const simulated_cluster& c, double seconds, output& out
     }
     out.print(rows);
     chart.mark(200, base, "200 actors fill the learner's link");
-    chart.says(fmt::format("A flat learner is saturated by 200 actors. Aggregators alone save it little; where they compress, "
-                           "the same link takes {:.1f} times as many trajectories.",
-        both / base));
+    chart.says(
+        fmt::format("A flat learner is saturated by 200 actors. Aggregators alone save it little; where they compress, "
+                    "the same link takes {:.1f} times as many trajectories.",
+            both / base));
     return right;
 }
 
