@@ -301,7 +301,7 @@ private:
         const std::vector<std::vector<place>>& lines, const std::vector<box>& taken) {
         box best{};
         double least = std::numeric_limits<double>::infinity();
-        for (const double away : {7.0, 12.0, 20.0, 34.0, 52.0, 76.0})
+        for (const double away : {7.0, 12.0, 20.0, 34.0, 52.0, 76.0, 110.0, 150.0})
             for (const auto& [sideways, upwards] :
                 {std::pair{1, 1}, {-1, 1}, {1, -1}, {-1, -1}, {0, 1}, {0, -1}, {1, 0}, {-1, 0}}) {
                 const double left = sideways > 0   ? at.x + away
@@ -349,6 +349,14 @@ private:
         taken.push_back(room);
         const bool from_left = room.left >= at.x;
         std::string out;
+        const place near{std::clamp(at.x, room.left, room.right), std::clamp(at.y, room.top, room.bottom)};
+        if (const double away = std::hypot(near.x - at.x, near.y - at.y);
+            away > 22) {  // so far that a line leads there
+            const double part = 8 / away;
+            out +=
+                fmt::format("<path class=\"lead axis\" d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}\" stroke-dasharray=\"1 2\"/>\n",
+                    at.x + part * (near.x - at.x), at.y + part * (near.y - at.y), near.x, near.y);
+        }
         double baseline = room.top + size;
         for (const std::string& line : lines) {
             out +=
@@ -433,6 +441,10 @@ private:
         std::vector<box> taken;
         for (const marked& m : marks_) taken.push_back({x_of(m.x) - 6, y_of(m.y) - 6, x_of(m.x) + 6, y_of(m.y) + 6});
         const box inside{left + 2, top - 4, right - 2, bottom - 2};
+        std::string words;  // of marks: placed first, since they are short and belong to a point; drawn last
+        for (const marked& m : marks_)
+            if (!m.words.empty())
+                words += words_near({x_of(m.x), y_of(m.y)}, m.words, "ink over", s::small_size, inside, paths, taken);
         const std::vector<double> centres = spread(ends, label_heights, top - 8, bottom + 8);
         for (std::size_t i = 0; i < all.size(); ++i) {
             const place end = *std::ranges::max_element(paths[i], {}, &place::x);
@@ -454,9 +466,7 @@ private:
         for (const marked& m : marks_)
             out += fmt::format("<circle class=\"dot\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4.5\" stroke-width=\"2\"/>\n",
                 x_of(m.x), y_of(m.y));
-        for (const marked& m : marks_)
-            if (!m.words.empty())
-                out += words_near({x_of(m.x), y_of(m.y)}, m.words, "ink over", s::small_size, inside, paths, taken);
+        out += words;
         for (const std::string& note : notes_)
             for (const std::string& line : s::wrapped(note, s::small_size, s::page_width - 2 * s::margin)) {
                 below += 20;

@@ -317,7 +317,8 @@ int main(int argc, char** argv) {
     try {
         const dataset training = load_fashion_mnist(folder, "train"), test = load_fashion_mnist(folder, "t10k");
         fmt::print(
-            "{} ranks share each batch of images and sum their gradients: watch the loss fall as that of one learner.\n",
+            "{} ranks share each batch of images and sum their gradients: watch the loss fall as that of one "
+            "learner.\n",
             how.ranks);
         const double expected = expected_seconds(how, schedule, check_steps, training);
         const auto begin = stopwatch::now();
