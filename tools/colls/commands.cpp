@@ -234,20 +234,24 @@ int compare(const std::string& collective, int n, const std::vector<double>& siz
                     : std::string());
         }
     }
-    // Where the best one changes, by bisection between two sizes.
+    // Where the best one changes: by bisection between two sizes, and again from there, since it may change twice.
     struct crossing {
         double bytes, seconds;
         std::string family;
     };
     std::vector<crossing> crossings;
     for (std::size_t i = 1; i < sizes.size(); ++i) {
-        double low = sizes[i - 1], high = sizes[i];
-        const std::string before = best_at(low).first, after = best_at(high).first;
-        if (before == after) continue;
-        while (high - low > 1 && high / low > 1.001)
-            (best_at(std::sqrt(low * high)).first == before ? low : high) = std::sqrt(low * high);
-        crossings.push_back({high, best_at(high).second.seconds(m, high), best_at(high).first});
-        if (!as_json) fmt::print("from {} on {}, not {}\n", show_size(high), best_at(high).first, before);
+        double from = sizes[i - 1];
+        const std::string last = best_at(sizes[i]).first;
+        for (std::string before = best_at(from).first; before != last; before = best_at(from).first) {
+            double low = from, high = sizes[i];
+            while (high - low > 1 && high / low > 1.001)
+                (best_at(std::sqrt(low * high)).first == before ? low : high) = std::sqrt(low * high);
+            from = high;
+            const auto& [family, c] = best_at(high);
+            crossings.push_back({high, c.seconds(m, high), family});
+            if (!as_json) fmt::print("from {} on {}, not {}\n", show_size(high), family, before);
+        }
     }
     if (as_json) print(rows);
     if (!svg.empty()) {
