@@ -4,6 +4,7 @@
 #include "execute.hpp"
 #include "spoiled.hpp"
 #include "support/schedules.hpp"
+#include "svg_text.hpp"
 
 #include <colls/cost.hpp>
 #include <colls/detail/support/tuning_file.hpp>
@@ -467,6 +468,42 @@ TEST_CASE("colls compare: the best schedule is that of the least predicted time,
     CHECK(table.says("from 5.87"));
     CHECK(table.says("on direct, not one_shot"));
     CHECK(count_of(folder.read("c.svg"), "<circle") == count_of(table.text, "\nfrom "));
+}
+
+TEST_CASE("colls compare: at most eight lines, each with its name; the fastest in a band; the others named", "[tool]") {
+    const scratch folder;
+    for (const char* input : {"all_reduce -n 16 --alpha 5 --beta 0.1 --gamma 0.05", "all_reduce -n 8",
+             "all_reduce -n 61", "broadcast -n 7 --alpha 50", "reduce_scatter -n 32 --sizes 64,1M,1G",
+             "all_gather -n 5 --beta 3", "all_to_all -n 12", "gather -n 2", "all_reduce -n 2 --sizes 8,16"}) {
+        INFO(input);
+        const program_result rows = folder.run(std::string("compare ") + input + " --json");
+        REQUIRE(rows.status == 0);
+        const program_result table =
+            folder.run(std::string("compare ") + input + " --svg '" + folder.file("c.svg") + "'");
+        REQUIRE(table.status == 0);
+        const std::string svg = folder.read("c.svg");
+        support::check_texts_are_apart(svg);
+        const auto lines = support::lines_of(svg);
+        CHECK(lines.size() <= 8);
+        std::set<std::string> drawn, all, named;
+        for (const auto& names : lines)
+            for (const std::string& name : names) CHECK(drawn.insert(name).second);
+        std::string note, beside;
+        for (const support::svg_text& t : support::texts_of(svg)) {
+            if (t.look == "soft") note += t.words + ' ';
+            if (t.look == "page" || t.look.starts_with("f")) beside += t.words + ' ';  // within the band, and below it
+        }
+        for (const json& row : json::parse(rows.text)) {
+            CHECK(drawn.contains(row["best"].get<std::string>()));
+            CHECK(beside.find(row["best"].get<std::string>()) != std::string::npos);
+            for (const auto& [name, seconds] : row["seconds"].items()) all.insert(name);
+        }
+        for (const std::string& name : all) {
+            INFO(name);
+            CHECK((drawn.contains(name) || note.find(' ' + name) != std::string::npos));
+        }
+        CHECK(count_of(svg, "<circle") == count_of(table.text, "\nfrom "));
+    }
 }
 
 TEST_CASE("colls draw --svg: an arrow for each message", "[tool]") {

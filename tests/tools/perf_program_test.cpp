@@ -142,7 +142,7 @@ TEST_CASE("colls_perf: --json holds every row; --plot draws it with a peer and t
     }
     std::ifstream in(svg);
     const std::string picture((std::istreambuf_iterator<char>(in)), {});
-    for (const char* text : {">colls</text>", ">bound</text>", ">gloo</text>", ">before</text>", "GB/s", ">us</text>"})
+    for (const char* text : {">colls</text>", ">bound</text>", ">gloo</text>", ">before</text>", "GB/s", " us</text>"})
         CHECK(picture.find(text) != std::string::npos);
     for (const std::string& file : {json, svg, peer}) std::filesystem::remove(file);
 }
