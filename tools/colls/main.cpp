@@ -183,8 +183,7 @@ int run(int argc, char** argv) {
     add_machine(draw, a);
     draw.add_option("--page,--html", a.page,
         "write a page to this file, which needs no other one: it plays every collective, group size and root");
-    draw.add_option(
-            "--largest", a.largest, "of the page: the largest group size, 32 at most; default: 16, or --ranks")
+    draw.add_option("--largest", a.largest, "of the page: the largest group size, 32 at most; default: 16, or --ranks")
         ->check(CLI::Range(1, tool::most_page_ranks));
     CLI::App& simulate = *app.add_subcommand("simulate", "times of schedules on a network, by the number of ranks");
     add_schedule(simulate, a);
