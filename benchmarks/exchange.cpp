@@ -70,7 +70,7 @@ double exchange(board& b, int me, int times) {
     std::uint32_t used = 0;
     auto last = std::chrono::steady_clock::now();
     for (int i = 0; i < times; ++i) {
-        const rdma::request write{.id = static_cast<std::uint64_t>(i),
+        const rdma::write_request write{.id = static_cast<std::uint64_t>(i),
             .to = b.base[1 - me],
             .remote = b.key[1 - me],
             .first = 0,

@@ -2,6 +2,7 @@
 // from allocate(), as processes with ordinary buffers. Each peer is a folder that scripts/install-peers makes. All
 // sides take short turns; the latency of a cache line between two cores is measured around each round of turns, because
 // a virtual machine may move its cores apart.
+#include "peers_picture.hpp"
 #include "peers_report.hpp"
 
 #include <CLI/CLI.hpp>
@@ -20,7 +21,7 @@ struct settings {
     std::vector<std::string> ways{"threads", "allocated", "ordinary"}, peers;
     int turns = 5;
     double minutes = 18;
-    std::string ours, folder = "build/peers", json, page, summary, picture, picture_link, note, command;
+    std::string ours, folder = "build/peers", json, page, summary, picture, picture_link, note, command, from;
     bool quick = false, realtime = false;
 };
 
@@ -209,7 +210,7 @@ int main(int argc, char** argv) {
         "those in which a peer is faster first. Progress goes to the standard error."};
     const std::string here = std::string(argv[0]).substr(0, std::string(argv[0]).find_last_of('/') + 1);
     s.ours = here + "side_colls";
-    app.add_option("--peers", s.peers, "names of folders in --folder")->delimiter(',')->required();
+    app.add_option("--peers", s.peers, "names of folders in --folder")->delimiter(',');
     app.add_option("--folder", s.folder, "the peers, as scripts/install-peers makes them")->capture_default_str();
     app.add_option("--ways", s.ways, "ranks and buffers of our side")
         ->delimiter(',')
@@ -238,7 +239,9 @@ int main(int argc, char** argv) {
         "schedule all sides by SCHED_RR where each rank has a core, so that other programs do not preempt them; needs "
         "root");
     app.add_option("--page", s.page, "write the page to this file instead of the standard output");
-    app.add_option("--picture", s.picture, "write the ratios over size to this file, as SVG");
+    app.add_option("--picture", s.picture, "draw the ratios to this SVG file, as a heat map");
+    app.add_option(
+        "--from", s.from, "a page that was written before: draw its ratios to --picture, and measure nothing");
     app.add_option("--picture-link", s.picture_link, "path of the picture as seen from the page");
     app.add_option("--summary", s.summary, "write the table of mean and worst ratios to this file");
     app.add_option("--json", s.json, "write the figures to this file");
@@ -253,6 +256,18 @@ int main(int argc, char** argv) {
     if (s.picture_link.empty()) s.picture_link = s.picture;
     if (s.command.empty()) s.command = "scripts/bench --peers ...";
     try {
+        if (!s.from.empty()) {
+            if (s.picture.empty()) throw std::runtime_error("--from: name the file to draw to: --picture FILE");
+            std::ifstream in(s.from);
+            if (!in) throw std::runtime_error("--from: cannot read " + s.from);
+            try {
+                write_file(s.picture, picture(bench::read_page(in)));
+            } catch (const std::exception& e) {
+                throw std::runtime_error(fmt::format("--from {}: {}", s.from, e.what()));
+            }
+            return 0;
+        }
+        if (s.peers.empty()) throw std::runtime_error("--peers: name at least one (scripts/install-peers)");
         run all(s);
         const bench::peers_report& report = all.measure();
         if (!s.json.empty()) write_file(s.json, json_of(report).dump(2) + "\n");

@@ -1,4 +1,4 @@
-// What scripts/bench --peers writes: the page of tables, the picture and the JSON.
+// What scripts/bench --peers writes: the page of tables and the JSON; the picture: peers_picture.hpp.
 #pragma once
 
 #include "peers_table.hpp"
@@ -6,10 +6,16 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <istream>
 #include <iterator>
 #include <map>
 #include <optional>
 #include <set>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <vector>
 
 namespace bench {
 
@@ -125,96 +131,63 @@ inline std::string page(const peers_report& r, const std::string& picture) {
             p.left_out.empty() ? "" : "**left out** " + p.left_out);
     out += "\n## Each peer\n\nMean: the geometric mean over all cells.\n\n" + standings(r);
     out += "\n## Cells in which a peer is faster, worst first\n\n" + slower_cells(r, 60);
-    out += fmt::format("\n## Ratios over size\n\n![the peers' time over ours, by collective and size]({})\n", picture);
+    out += fmt::format("\n## Ratios over size\n\n![the peers' time over ours, a block for each peer]({})\n", picture);
     out += "\n## All cells\n\n" + all_cells(r);
     return out;
 }
 
-/// Small charts of the ratios over size: a column for each collective, a row for each way and number of ranks, a line
-/// for each peer. Ratios beyond the axis are drawn at its end.
-inline std::string picture(const peers_report& r) {
-    constexpr double low = 0.125, high = 16;
-    constexpr int panel_width = 190, panel_height = 130, left = 120, top = 70, gap = 14;
-    constexpr std::array colours{
-        "#1f77b4", "#17becf", "#d62728", "#ff7f0e", "#2ca02c", "#9467bd", "#8c564b", "#e377c2"};
-    std::vector<job> jobs;
-    std::vector<int> ranks;
-    std::set<std::size_t> sizes;
-    for (const peers_cell& c : r.cells) {
-        if (std::find(jobs.begin(), jobs.end(), c.what) == jobs.end()) jobs.push_back(c.what);
-        if (std::find(ranks.begin(), ranks.end(), c.ranks) == ranks.end()) ranks.push_back(c.ranks);
-        sizes.insert(c.bytes);
-    }
-    if (sizes.empty()) return {};
-    const double first = std::log2(static_cast<double>(*sizes.begin())),
-                 width = std::max(1.0, std::log2(static_cast<double>(*sizes.rbegin())) - first);
-    const auto x_of = [&](std::size_t bytes) {
-        return 8 + (panel_width - 16) * (std::log2(static_cast<double>(bytes)) - first) / width;
+/// Reads a page that `page` wrote, so far as its table of all cells goes: ratios and our times with the digits that the
+/// table has. Throws std::runtime_error where there is no such table.
+inline peers_report read_page(std::istream& in) {
+    peers_report r;
+    const auto words_of = [](const std::string& line) {  // the cells of a row, without the blanks around them
+        std::vector<std::string> words;
+        for (std::size_t at = 1, end = 0; (end = line.find(" |", at)) != std::string::npos; at = end + 2)
+            words.push_back(line.substr(std::min(at + 1, end), end - std::min(at + 1, end)));
+        return words;
     };
-    const auto y_of = [&](double ratio) {
-        return panel_height * (1 - std::log2(std::clamp(ratio, low, high) / low) / std::log2(high / low));
-    };
-    const int rows = static_cast<int>(r.ways.size() * ranks.size()), columns = static_cast<int>(jobs.size());
-    std::string out = fmt::format(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" font-family=\"sans-serif\" font-size=\"11\">\n"
-        "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
-        "<text x=\"{}\" y=\"20\" font-size=\"14\">Time of other libraries over the time of this one; above 1 this one "
-        "is "
-        "faster</text>\n",
-        left + columns * (panel_width + gap) + 20, top + rows * (panel_height + gap) + 30, left);
-    int legend = left;
-    for (std::size_t p = 0; p < r.peers.size(); ++p) {
-        if (!r.measured(p)) continue;
-        out +=
-            fmt::format("<path d=\"M{} 36 h18\" stroke=\"{}\" stroke-width=\"2\"/><text x=\"{}\" y=\"40\">{}</text>\n",
-                legend, colours[p % colours.size()], legend + 24, r.peers[p].name);
-        legend += 110;
-    }
-    int row = 0;
-    for (const int n : ranks)
-        for (std::size_t w = 0; w < r.ways.size(); ++w, ++row) {
-            const int y0 = top + row * (panel_height + gap);
-            out += fmt::format("<text x=\"8\" y=\"{}\">{},</text><text x=\"8\" y=\"{}\">{} ranks</text>\n",
-                y0 + panel_height / 2, r.ways[w], y0 + panel_height / 2 + 14, n);
-            for (int column = 0; column < columns; ++column) {
-                const int x0 = left + column * (panel_width + gap);
-                const job j = jobs[static_cast<std::size_t>(column)];
-                if (row == 0)
-                    out += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
-                        x0 + panel_width / 2, top - 8, name_of(j));
-                out += fmt::format("<g transform=\"translate({} {})\">\n", x0, y0);
-                out += fmt::format("<rect y=\"{:.1f}\" width=\"{}\" height=\"{:.1f}\" fill=\"#fde8e8\"/>\n", y_of(1),
-                    panel_width, panel_height - y_of(1));
-                for (double tick = low; tick <= high; tick *= 2) {
-                    out += fmt::format("<path d=\"M0 {:.1f} h{}\" stroke=\"{}\"/>\n", y_of(tick), panel_width,
-                        tick == 1 ? "black" : "#ddd");
-                    if (column == 0)
-                        out += fmt::format(
-                            "<text x=\"-6\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n", y_of(tick) + 4, tick);
-                }
-                // all_gather and the like round 8 B up to a float a rank: labels of equal places would overlap
-                double labelled = -100;
-                for (const std::size_t bytes : sizes)
-                    if (row == rows - 1 && x_of(bytes) - labelled > 25) {
-                        labelled = x_of(bytes);
-                        out += fmt::format(
-                            "<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\" font-size=\"9\">{}</text>\n", labelled,
-                            panel_height + 14, show_size(bytes));
-                    }
-                for (std::size_t p = 0; p < r.peers.size(); ++p) {
-                    std::string path;
-                    for (const peers_cell& c : r.cells)
-                        if (c.what == j && c.ranks == n && c.ratios[w][p] > 0)
-                            path += fmt::format(
-                                "{}{:.1f} {:.1f}", path.empty() ? "M" : " L", x_of(c.bytes), y_of(c.ratios[w][p]));
-                    if (!path.empty())
-                        out += fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.6\"/>\n", path,
-                            colours[p % colours.size()]);
-                }
-                out += "</g>\n";
+    std::map<std::string, peer_about> known;
+    std::vector<std::string> heads;
+    for (std::string line; std::getline(in, line);) {
+        if (line.starts_with("Machine: ")) r.machine = line.substr(9, line.find(". Load average") - 9);
+        if (!line.starts_with("| ")) continue;
+        const std::vector<std::string> words = words_of(line);
+        if (words[0] == "collective") {
+            heads = words;
+            for (std::size_t i = 6; i < heads.size(); ++i)
+                r.peers.push_back(known.contains(heads[i]) ? known[heads[i]] : peer_about{heads[i], "", "", {}, ""});
+        } else if (heads.empty()) {
+            if (words.size() == 3 && words[0] != "peer") known[words[0]] = {words[0], words[1], words[2], {}, ""};
+        } else {
+            const auto what = std::ranges::find(job_names, words[0]);
+            std::size_t bytes = 0, end = 0;
+            if (words.size() != heads.size() || what == std::end(job_names))
+                throw std::runtime_error("no row of the table of all cells: " + line);
+            bytes = std::stoul(words[2], &end);
+            bytes <<= words[2].ends_with(" MB") ? 20 : words[2].ends_with(" KB") ? 10 : 0;
+            const int ranks = std::stoi(words[1]);
+            const job which = static_cast<job>(what - std::begin(job_names));
+            if (r.cells.empty() || std::tuple(r.cells.back().what, r.cells.back().ranks, r.cells.back().bytes) !=
+                                       std::tuple(which, ranks, bytes)) {
+                peers_cell cell;
+                cell.what = which, cell.ranks = ranks, cell.bytes = bytes, cell.line_ns = std::stod(words[3]);
+                cell.peers_us.resize(r.peers.size());
+                r.cells.push_back(std::move(cell));
+            }
+            peers_cell& cell = r.cells.back();
+            if (std::ranges::find(r.ways, words[4]) == r.ways.end()) r.ways.push_back(words[4]);
+            cell.ours_us.push_back(std::stod(words[5]));
+            auto& ratios = cell.ratios.emplace_back();
+            for (std::size_t i = 6; i < words.size(); ++i) {
+                const bool bold = words[i].starts_with("**");  // below 1, even if it is rounded to 1
+                const double ratio = words[i] == "-" ? 0 : std::stod(words[i].substr(bold ? 2 : 0));
+                ratios.push_back(bold ? std::min(ratio, 0.999) : ratio);
+                if (ratio > 0) cell.peers_us[i - 6] = ratio * cell.ours_us.back();
             }
         }
-    return out + "</svg>\n";
+    }
+    if (r.cells.empty()) throw std::runtime_error("it has no table of all cells");
+    return r;
 }
 
 inline nlohmann::json json_of(const peers_report& r) {

@@ -171,7 +171,7 @@ private:
 /// Automatic as a thick line, at most five other choices that are the best somewhere, and circles at violations.
 void draw(const std::string& file, const std::string& title, const std::vector<measured_size>& sizes,
     const std::vector<bench::violation>& violations) {
-    example::plot chart(title, {"bytes", true}, {"microseconds", true});
+    example::plot chart(title, {"size", true, example::unit::binary_bytes}, {"time", true, example::unit::seconds});
     std::array<int, variants> best_at{};
     for (const measured_size& s : sizes) {
         std::uint32_t best = automatic;
@@ -188,11 +188,24 @@ void draw(const std::string& file, const std::string& title, const std::vector<m
     for (const std::uint32_t v : drawn) {
         const std::string name(variant_name(v));
         for (const measured_size& s : sizes)
-            if (s.ns[v] > 0) chart.add(name, static_cast<double>(s.bytes), s.ns[v] / 1e3);
+            if (s.ns[v] > 0) chart.add(name, static_cast<double>(s.bytes), s.ns[v] / 1e9);
         if (v != automatic) chart.thin(name);
     }
+    std::vector<double> ratios;  // of what the library chooses to the best that was measured
+    for (const measured_size& s : sizes) {
+        double best = s.ns[automatic];
+        for (std::uint32_t v = eager; v < variants; ++v)
+            if (s.ns[v] > 0) best = std::min(best, s.ns[v]);
+        ratios.push_back(s.ns[automatic] / best);
+    }
+    if (!ratios.empty())
+        chart.says(
+            fmt::format("What the library chooses (automatic) takes {:.2f} times the time of the best choice at the "
+                        "median of the sizes, {:.2f} times at the worst.",
+                bench::median(ratios), std::ranges::max(ratios)));
     for (const bench::violation& v : violations)
-        chart.mark(static_cast<double>(sizes[v.to].bytes), sizes[v.to].ns[automatic] / 1e3);
+        chart.mark(static_cast<double>(sizes[v.to].bytes), sizes[v.to].ns[automatic] / 1e9,
+            fmt::format("{} {:.2f}", name_of(v.kind), v.ratio));
     chart.write(file);
 }
 

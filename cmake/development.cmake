@@ -33,7 +33,7 @@ function(colls_find part)
 endfunction()
 
 # A list, since tests that call the compiler directly use the same warnings.
-set(colls_warnings -Wall -Wextra -Wpedantic -Wconversion -Wshadow)
+set(colls_warnings -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow)
 if(COLLS_WERROR)
     list(APPEND colls_warnings -Werror)
 endif()

@@ -316,7 +316,7 @@ TEST_CASE("bootstrap: errors are those of the exchange, or name the rank", "[boo
             static_cast<void>(colls::bootstrap(processes.rank(), 3, store, "c"));
         });
     }),
-        "ranks 0 and 2 of the new group have another transport"));
+        "ranks 0 and 2 of the new group have a different transport"));
     CHECK(says(what([&] {
         colls::processes::run(2, [&](colls::communicator& processes) {
             colls::communicator comm = colls::bootstrap(processes.rank(), 2, store, "d");

@@ -784,9 +784,9 @@ TEST_CASE("dynamic: what a typed call would not compile is refused, and the grou
             refuses([&] { dynamic::inclusive_scan(comm, from, to, op::avg); },
                 {"inclusive_scan", "a scan has no use for avg_t"});
             refuses([&] { dynamic::all_reduce(comm, to, op::sum, {.schedule = "rings"}); },
-                {"no schedule of the name rings", "direct, ring, circulant"});
-            refuses([&] { dynamic::broadcast(comm, to, 0, {.schedule = "bruck"}); },
-                {"no schedule of the name bruck", "tree"});
+                {"no schedule named rings", "direct, ring, circulant"});
+            refuses(
+                [&] { dynamic::broadcast(comm, to, 0, {.schedule = "bruck"}); }, {"no schedule named bruck", "tree"});
             refuses([&] { dynamic::broadcast(comm, to, n); }, {"root", "is out of range"});
             refuses([&] { dynamic::all_reduce(comm, {nullptr, 6, type::float32}, op::sum); }, {"is null"});
             refuses([&] { dynamic::element_type::bytes(0); }, {"0 bytes"});
@@ -848,8 +848,7 @@ TEST_CASE("dynamic: every family by its name", "[dynamic]") {
                 try {
                     dynamic::all_reduce(comm, {x.data(), x.size(), type::int32}, op::sum, {.schedule = name});
                 } catch (const colls::error& failure) {
-                    expect(
-                        failure.code() == colls::errc::unsupported || says(failure.what(), "no schedule of the name"),
+                    expect(failure.code() == colls::errc::unsupported || says(failure.what(), "no schedule named"),
                         failure.what());
                     continue;
                 }
@@ -869,8 +868,7 @@ TEST_CASE("dynamic: every family by its name", "[dynamic]") {
                     try {
                         dynamic::reduce(comm, in.all(), out.all(), by, root, {.schedule = name});
                     } catch (const colls::error& failure) {
-                        expect(failure.code() == colls::errc::unsupported ||
-                                   says(failure.what(), "no schedule of the name"),
+                        expect(failure.code() == colls::errc::unsupported || says(failure.what(), "no schedule named"),
                             failure.what());
                         continue;
                     }

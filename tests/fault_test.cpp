@@ -222,7 +222,7 @@ void go_on(
         }
     } catch (const colls::error& x) {
         if (!mine.shrunk && !halves_go_on && 2 * n <= comm.size() &&
-            std::string_view(x.what()).find("no majority") != std::string_view::npos)
+            std::string_view(x.what()).find("not a majority") != std::string_view::npos)
             mine.no_majority = true;
         else
             wrong += std::string("after the error: ") + x.what();

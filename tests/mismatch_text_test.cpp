@@ -127,7 +127,7 @@ TEST_CASE("mismatch: the error names the part that differs, its values, a rank a
             CHECK(says(text, o.odd_value));
             CHECK(says(text, "on rank 1"));
             CHECK(says(text, "call 1 of this group"));
-            CHECK(!says(text, "with another count"));
+            CHECK(!says(text, "with a different count"));
         }
 }
 

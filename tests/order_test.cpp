@@ -10,9 +10,7 @@ namespace {
 
 using communicator = colls::threads::communicator;
 
-shape shape_of(what c, int n, std::size_t count, int root) {
-    return {c, n, rooted(c) ? root : 0, balanced(count, n)};
-}
+shape shape_of(what c, int n, std::size_t count, int root) { return {c, n, rooted(c) ? root : 0, balanced(count, n)}; }
 
 }  // namespace
 

@@ -403,18 +403,18 @@ TEST_CASE("local conditions: what each of them refuses, read from all ranks", "[
         }
         s = star_of(c);
         s.scratch_count = 1;
-        CHECK(of_all(s) == "slots beside the blocks are not represented");
+        CHECK(of_all(s) == "slots other than blocks are not represented");
         s = star_of(c);
         for (const int bad : {-1, 4}) {
             s.root_rank = bad;
-            CHECK(of_all(s) == "the root is no rank");
+            CHECK(of_all(s) == "the root is not a rank");
         }
         // Rank 3 takes no part in round 0.
         for (const int bad : {-2, 3, 4}) {
             CHECK(of_all(star_of(c, changed_at(3, 0, [=](step& st) { st.send.peer = bad; }))) ==
-                  "a peer is no other rank");
+                  "a peer is not another rank");
             CHECK(of_all(star_of(c, changed_at(3, 0, [=](step& st) { st.recv.peer = bad; }))) ==
-                  "a peer is no other rank");
+                  "a peer is not another rank");
         }
         CHECK(of_all(star_of(c, changed_at(3, 0, [](step& st) { st.send = {1, block(0)}; }))) ==
               "a send meets no receive");
@@ -491,9 +491,9 @@ TEST_CASE("local conditions: what each of them refuses, read from rank 0", "[pro
         CHECK(of_rank_0(exchange_of(c)) == "proven");
         for (const int bad : {-2, 0, 4}) {
             CHECK(of_rank_0(exchange_of(c, changed_at(1, [=](step& st) { st.send.peer = bad; }))) ==
-                  "a peer is no other rank");
+                  "a peer is not another rank");
             CHECK(of_rank_0(exchange_of(c, changed_at(1, [=](step& st) { st.recv.peer = bad; }))) ==
-                  "a peer is no other rank");
+                  "a peer is not another rank");
         }
         for (const int bad : {none, 1}) {
             CHECK(of_rank_0(exchange_of(c, changed_at(1, [=](step& st) { st.recv.peer = bad; }))) ==
@@ -602,7 +602,7 @@ TEST_CASE("local conditions: what was found at one group size changes nothing at
     s.round_count = 2;
     check("block 0, its contributions do not all end at one rank");
     s.root_rank = 4;
-    check("the root is no rank");
+    check("the root is not a rank");
     s.root_rank = 1;
     check("rank 1, block 0, the result does not arrive");
     s.round_count = -1;

@@ -354,7 +354,7 @@ TEST_CASE("rendezvous: the timeout of rank 0 says which process it has refused",
     }
     REQUIRE(outcomes[0].is(errc::timeout));
     CHECK(lacks(outcomes[0].text(), {waited_briefly + "rank 1 (1 of 2 have connected)",
-                                        "Refused: a process on 127.0.0.1 has another token"}) == "");
+                                        "Refused: a process on 127.0.0.1 has a different token"}) == "");
     CHECK(outcomes[0].failed->peer() == 1);
     CHECK(outcomes[1].is(errc::invalid_argument));
 }

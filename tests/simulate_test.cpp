@@ -739,7 +739,7 @@ TEST_CASE("simulate: what is refused", "[simulate]") {
     refused("more than", [&] { torus({40000, 40000}, good); });
     refused("routers * global of 4 or more", [&] { dragonfly({5, 2, 1, 1, good, good, good}); });
     refused("place 1 is taken twice", [&] { flat(4, good).placed({1, 1}); });
-    refused("no permutation", [&] { placement({0, 2}); });
+    refused("not a permutation", [&] { placement({0, 2}); });
     refused(
         "8 ranks do not fit on a topology of 4", [&] { simulate(colls::ring::reduce_scatter{}, 8, flat(4, good), 1); });
     refused(

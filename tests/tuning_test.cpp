@@ -104,7 +104,7 @@ TEST_CASE("COLLS_TUNE: a file that cannot be read so is refused by line", "[tuni
     CHECK(support::says(refusal_of("schedule all_reduce 2 0\n"), "line 1: schedule takes"));
     CHECK(support::says(refusal_of("schedule all_reduce 0 0 ring\n"), "1 rank or more"));
     CHECK(support::says(refusal_of("schedule all_reduce 2 -1 ring\n"), "0 bytes or more"));
-    CHECK(support::says(refusal_of("schedule all_red 2 0 ring\n"), "all_red is no collective"));
+    CHECK(support::says(refusal_of("schedule all_red 2 0 ring\n"), "all_red is not a collective"));
     CHECK(support::says(refusal_of("schedule all_reduce 2 0 rong\n"), "rong is none of: automatic, eager, "));
     CHECK(support::says(refusal_of("shedule all_reduce 2 0 ring\n"), "begins with machine, schedule, or #"));
     CHECK(support::says(refusal_of(std::string(300, '#')), "longer than 254"));

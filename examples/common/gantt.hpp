@@ -1,74 +1,105 @@
-// Charts of which rank does what when, as SVG files, for --plot: a row for each rank, a box for each piece of work.
+// Charts of which rank does what when, for --plot: a row for each rank, a box for each piece of work.
 #pragma once
 
-#include <fmt/format.h>
+#include "svg.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
-#include <fstream>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace example {
 
-/// A chart of boxes in rows. A new row name begins a row; time runs to the right, in seconds from 0.
+/// A chart of boxes in rows. A new row name begins a row; time runs to the right, in seconds from 0. Between boxes the
+/// grey of the row is idle time.
 class gantt {
 public:
     explicit gantt(std::string title) : title_(std::move(title)) {}
 
-    /// Adds a box to the row of that name. `label` is written where it fits.
-    void add(const std::string& row, double begin, double end, const std::string& label, const std::string& colour) {
-        auto at = std::ranges::find(rows_, row);
+    /// Adds a box to the row of that name. `label` is written where it fits. A box is filled, or only has an edge: two
+    /// kinds of work that differ without colour, too.
+    void add(const std::string& row, double begin, double end, const std::string& label, bool filled) {
+        auto at = std::find(rows_.begin() + static_cast<std::ptrdiff_t>(first_), rows_.end(), row);
         if (at == rows_.end()) at = rows_.insert(rows_.end(), row);
-        boxes_.push_back({static_cast<int>(at - rows_.begin()), begin, end, label, colour});
+        boxes_.push_back({static_cast<std::size_t>(at - rows_.begin()), begin, end, label, filled});
         end_ = std::max(end_, end);
     }
 
+    /// What is seen, in one sentence.
+    void says(std::string sentence) { says_ = std::move(sentence); }
+
+    /// Begins another set of rows, which may have the names of rows before, below these words.
+    void section(std::string words) {
+        first_ = rows_.size();
+        sections_.emplace_back(first_, std::move(words));
+    }
+
     std::string svg() const {
-        const int height = top + bottom + static_cast<int>(rows_.size()) * pitch;
-        std::string out = fmt::format(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" font-family=\"sans-serif\" "
-            "font-size=\"11\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
-            "<text x=\"{}\" y=\"18\" text-anchor=\"middle\" font-size=\"14\">{}</text>\n",
-            width, height, width / 2, title_);
-        const double scale = end_ > 0 ? (width - left - right) / end_ : 1;
-        for (std::size_t r = 0; r < rows_.size(); ++r)
-            out += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\n", left - 8,
-                top + static_cast<int>(r) * pitch + pitch / 2 + 4, rows_[r]);
-        for (const box& b : boxes_) {
-            const double x = left + b.begin * scale, wide = (b.end - b.begin) * scale;
-            const int y = top + b.row * pitch + 2;
-            out += fmt::format(
-                "<rect x=\"{:.2f}\" y=\"{}\" width=\"{:.2f}\" height=\"{}\" fill=\"{}\" "
-                "stroke=\"white\" stroke-width=\"0.5\"/>\n",
-                x, y, wide, pitch - 4, b.colour);
-            if (wide > 6.5 * static_cast<double>(b.label.size()))
-                out += fmt::format("<text x=\"{:.2f}\" y=\"{}\" text-anchor=\"middle\" fill=\"white\">{}</text>\n",
-                    x + wide / 2, y + pitch / 2 + 2, b.label);
+        namespace s = svg;
+        constexpr double pitch = 30;
+        double names = 0;
+        for (const std::string& row : rows_) names = std::max(names, s::width_of(row, s::small_size));
+        const double left = s::margin + names + 8, right = s::page_width - s::margin;
+        const s::part head = s::heading(title_, says_);
+        std::string out = head.elements;
+        std::vector<double> tops;
+        double y = head.height;
+        for (std::size_t r = 0; r < rows_.size(); ++r) {
+            for (const auto& [before, words] : sections_)
+                if (before == r) {
+                    out += s::text(s::margin, y + 20, words, "ink bold", s::small_size);
+                    y += 30;
+                }
+            tops.push_back(y);
+            out += fmt::format("<rect class=\"idle\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\"/>\n",
+                left, y + 2, right - left, pitch - 4);
+            out += s::text(left - 8, y + pitch / 2 + 4.5, rows_[r], "ink", s::small_size, "end");
+            y += pitch;
         }
-        return out + fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{:.0f} ms</text>\n</svg>\n",
-                         width - right, height - 8, end_ * 1e3);
+        const double scale = end_ > 0 ? (right - left) / end_ : 1;
+        for (const box& b : boxes_) {
+            const double x = left + b.begin * scale, wide = std::max(0.5, (b.end - b.begin) * scale),
+                         top = tops[b.row] + 2;
+            const double edge = b.filled ? 0.5 : 1;
+            out += fmt::format("<rect class=\"{}\" x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\"/>\n",
+                b.filled ? "full" : "hollow", x + edge, top + edge, std::max(0.3, wide - 2 * edge),
+                pitch - 4 - 2 * edge);
+            if (wide > s::width_of(b.label, s::small_size) + 4)
+                out += s::text(
+                    x + wide / 2, top + pitch / 2 + 2.5, b.label, b.filled ? "page" : "f1", s::small_size, "middle");
+        }
+        const double step = std::pow(10, std::floor(std::log10(end_ > 0 ? end_ : 1)));
+        const double tick = end_ / step > 5 ? step : end_ / step > 2 ? step / 2 : step / 5;
+        for (double v = 0; v <= end_ * (1 + 1e-9); v += tick) {
+            const double x = left + v * scale;
+            out += fmt::format("<path class=\"axis\" d=\"M{:.1f} {:.1f}v5\"/>\n", x, y + 2);
+            const double half = s::width_of(shown(v, unit::seconds), s::small_size) / 2;
+            if (x + half <= s::page_width - 4)
+                out += s::text(x, y + 20, shown(v, unit::seconds), "soft", s::small_size, "middle");
+        }
+        return s::document(title_, says_, s::page_width, y + 34, out,
+            ".idle{fill:#eaeef2}.full{fill:#0550ae}.hollow{fill:#fff;stroke:#bc4c00;stroke-width:1.6}\n"
+            "@media (prefers-color-scheme:dark){.idle{fill:#21262d}.full{fill:#79c0ff}"
+            ".hollow{fill:#0d1117;stroke:#ffa657}}\n");
     }
 
     /// Writes the chart. Throws std::runtime_error that names the file.
-    void write(const std::string& file) const {
-        std::ofstream out(file);
-        out << svg();
-        if (!out.flush()) throw std::runtime_error("cannot write the plot " + file);
-    }
+    void write(const std::string& file) const { svg::write(file, svg()); }
 
 private:
-    static constexpr int width = 900, left = 120, right = 16, top = 30, bottom = 26, pitch = 30;
     struct box {
-        int row;
+        std::size_t row;
         double begin, end;
-        std::string label, colour;
+        std::string label;
+        bool filled;
     };
-    std::string title_;
+    std::string title_, says_;
     std::vector<std::string> rows_;
+    std::vector<std::pair<std::size_t, std::string>> sections_;
     std::vector<box> boxes_;
+    std::size_t first_ = 0;  // row of the last section
     double end_ = 0;
 };
 

@@ -11,7 +11,7 @@ inline void pin_to_core(int rank) {
     cpu_set_t usable, own;
     if (sched_getaffinity(0, sizeof usable, &usable) != 0) return;
     int skip = rank % CPU_COUNT(&usable);
-    for (int core = 0; core < CPU_SETSIZE; ++core)
+    for (unsigned core = 0; core < CPU_SETSIZE; ++core)
         if (CPU_ISSET(core, &usable) && skip-- == 0) {
             CPU_ZERO(&own);
             CPU_SET(core, &own);

@@ -9,6 +9,7 @@
 #include "../common/network.hpp"
 #include "../common/options.hpp"
 #include "../common/pin.hpp"
+#include "../common/plot.hpp"
 #include "methods.hpp"
 #include "train.hpp"
 
@@ -24,6 +25,8 @@
 #include <exception>
 #include <span>
 #include <string>
+#include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -65,12 +68,36 @@ struct table_row {
     double bytes_sent = 0, predicted = 0, measured = 0;  // of one step: by the busiest rank; seconds
 };
 
+/// The loss over the epochs: the mean of rank 0's images, in ten parts of each epoch.
+class loss_curve {
+public:
+    void operator()(const state& now) {
+        if (now.step == 0) before_ = {};
+        const int part = std::max(1, now.steps_an_epoch / 10), done = now.step + 1;
+        if (done % part != 0 && done != now.steps_an_epoch) return;
+        const sum here{done, now.loss * done};  // state has the mean since the epoch began
+        points_.emplace_back(now.epoch + static_cast<double>(done) / now.steps_an_epoch,
+            (here.loss - before_.loss) / (here.steps - before_.steps));
+        before_ = here;
+    }
+    const std::vector<std::pair<double, double>>& points() const { return points_; }
+
+private:
+    struct sum {
+        int steps = 0;
+        double loss = 0;
+    };
+    sum before_;
+    std::vector<std::pair<double, double>> points_;  // epochs and loss
+};
+
 /// Measurements and results of a training run.
 struct outcome {
     double step = 0, exchange = 0, accuracy = 0;  // seconds a step, of which in the exchange
     std::size_t bytes = 0, buckets = 0;
     bool identical = false;
     std::vector<table_row> rows;
+    std::vector<std::pair<double, double>> losses;  // epochs and loss
 };
 
 /// Numbers of gradient in a part that back-propagation finishes at a time: a bucket's.
@@ -145,10 +172,14 @@ const method& method_named(std::string_view name) {
     return automatic;
 }
 
+int steps_of(const settings& how, const dataset& training) {
+    return how.epochs * ((training.size() + how.batch - 1) / how.batch);
+}
+
 /// Trains on `how.ranks` threads, then tests, and compares the schedules.
 outcome run(const settings& how, const std::string& schedule, const dataset& training, const dataset& test) {
     outcome result;
-    const int steps = how.epochs * ((training.size() + how.batch - 1) / how.batch);
+    const int steps = steps_of(how, training);
     colls::threads::run(how.ranks, [&](colls::communicator& comm) {
         network<float> net(how.widths, how.seed);
         const std::size_t panel = panel_of<float>(how);
@@ -156,10 +187,13 @@ outcome run(const settings& how, const std::string& schedule, const dataset& tra
         auto exchange = method_named(schedule).exchange(comm, net.gradients(panel), how.bucket_bytes);
         seconds spent{};
         progress_line line(how, steps);
+        loss_curve curve;
         const auto begin = stopwatch::now();
         train(comm, how, training, steps, net, panel, exchange, [&](const state& now) {
             spent = now.exchange;
-            if (comm.rank() == 0) line(now);
+            if (comm.rank() != 0) return;
+            line(now);
+            curve(now);
         });
         const double took = seconds(stopwatch::now() - begin).count();
         const bool identical = same_on_every_rank(comm, net.parameters());
@@ -167,9 +201,64 @@ outcome run(const settings& how, const std::string& schedule, const dataset& tra
         auto rows = compare(comm, how, net);
         if (comm.rank() == 0)
             result = {took / steps, spent.count() / steps, share, net.gradient().size_bytes(), exchange.bucket_count(),
-                identical, std::move(rows)};
+                identical, std::move(rows), curve.points()};
     });
     return result;
+}
+
+/// Seconds that a step takes, from a few of them.
+template <class T>
+double seconds_a_step(const settings& how, const std::string& schedule, const dataset& training) {
+    constexpr int steps = 7;  // of which the first does not count: it touches memory for the first time
+    double took = 0;
+    colls::threads::run(how.ranks, [&](colls::communicator& comm) {
+        network<T> net(how.widths, how.seed);
+        const std::size_t panel = panel_of<T>(how);
+        if (how.pin) pin_to_core(comm.rank());
+        const method& m = method_named(schedule);
+        auto exchange = [&] {
+            if constexpr (std::is_same_v<T, float>)
+                return m.exchange(comm, net.gradients(panel), how.bucket_bytes);
+            else
+                return m.exchange_double(comm, net.gradients(panel), how.bucket_bytes);
+        }();
+        int done = 0;
+        auto begin = stopwatch::now();
+        train(comm, how, training, steps, net, panel, exchange, [&](const state&) {
+            if (++done == 1) begin = stopwatch::now();
+            if (done == steps && comm.rank() == 0) took = seconds(stopwatch::now() - begin).count() / (steps - 1);
+        });
+    });
+    return took;
+}
+
+/// Seconds that this machine will need for the whole run, in which `check_steps` steps are compared with one rank's.
+double expected_seconds(const settings& how, const std::string& schedule, int check_steps, const dataset& training) {
+    double sum = steps_of(how, training) * seconds_a_step<float>(how, schedule, training);
+    if (check_steps > 0) {
+        settings alone = how;
+        alone.ranks = 1;
+        sum += check_steps *
+               (seconds_a_step<double>(alone, "automatic", training) + seconds_a_step<double>(how, schedule, training));
+    }
+    return sum;
+}
+
+std::string duration(double s) {
+    return s < 90 ? fmt::format("{:.0f} s", std::max(1.0, s)) : fmt::format("{:.1f} min", s / 60);
+}
+
+/// What a training run shows.
+plot chart_of(const settings& how, const outcome& o) {
+    plot chart(fmt::format("{} ranks learn Fashion-MNIST", how.ranks), {"epochs"}, {"loss on the training images"});
+    for (const auto& [epochs, loss] : o.losses) chart.add("loss", epochs, loss);
+    if (o.losses.empty()) return chart;
+    chart.says(
+        fmt::format("The loss falls from {:.2f} to {:.2f}; then the network names {:.1f} % of images right that it "
+                    "has never seen.",
+            o.losses.front().second, o.losses.back().second, o.accuracy * 100));
+    chart.mark(o.losses.back().first, o.losses.back().second, fmt::format("{:.2f}", o.losses.back().second));
+    return chart;
 }
 
 /// The weights after a few steps, in double.
@@ -205,7 +294,7 @@ void print(const settings& how, const outcome& o) {
 
 int main(int argc, char** argv) {
     settings how;
-    std::string folder = "/usr/share/datasets/fashion-mnist", schedule = "automatic";
+    std::string folder = "/usr/share/datasets/fashion-mnist", schedule = "automatic", plot_file;
     int check_steps = 40;
     std::vector<std::string> names{"automatic"};
     for (const auto& m : methods) names.emplace_back(m.name);
@@ -221,12 +310,22 @@ int main(int argc, char** argv) {
     options.add("--pin", how.pin, "bind each rank to a core");
     options.add("--seed", how.seed, "of the weights and of the order of the images");
     options.add("--data", folder, "folder of the dataset");
+    options.add("--plot", plot_file, "the SVG file to draw the loss to");
     int status = 0;
     if (!options.parse(argc, argv, status)) return status;
 
     try {
         const dataset training = load_fashion_mnist(folder, "train"), test = load_fashion_mnist(folder, "t10k");
-        fmt::print("{} images to learn from, {} to test with; schedule {}\n", training.size(), test.size(), schedule);
+        fmt::print(
+            "{} ranks share each batch of images and sum their gradients: watch the loss fall as that of one "
+            "learner.\n",
+            how.ranks);
+        const double expected = expected_seconds(how, schedule, check_steps, training);
+        const auto begin = stopwatch::now();
+        fmt::print(
+            "{} images to learn from, {} to test with; schedule {}; about {} on the {} cores of this machine\n\n",
+            training.size(), test.size(), schedule, duration(expected), std::thread::hardware_concurrency());
+        std::fflush(stdout);
 
         double difference = 0;
         if (check_steps > 0) {
@@ -241,9 +340,15 @@ int main(int argc, char** argv) {
         const bool equal = difference < 1e-9;  // in double, whose rounding is 1e-16 of weights below 1
 
         const outcome o = run(how, schedule, training, test);
+        fmt::print("\n{}", chart_of(how, o).text());
         print(how, o);
         fmt::print("the same as one rank: {}\nthe same bits on every rank: {}\ntest accuracy: {:.2f} %\n",
             equal ? "yes" : "NO", o.identical ? "yes" : "NO", o.accuracy * 100);
+        fmt::print("it took {}\n", duration(seconds(stopwatch::now() - begin).count()));
+        if (!plot_file.empty()) {
+            chart_of(how, o).write(plot_file);
+            fmt::print("wrote {}\n", plot_file);
+        }
         return equal && o.identical ? 0 : 1;
     } catch (const std::exception& e) {
         fmt::print(stderr, "data_parallel_sgd: {}\n", e.what());

@@ -92,8 +92,13 @@ int main(int argc, char** argv) {
         out.check("the pipeline takes little more than one message, D beta",
             pipeline >= m.beta * 2e9 && (n > 1024 || pipeline < 1.1 * m.beta * 2e9));
 
-        example::plot chart(fmt::format("broadcast to {} actors", n), {.label = "parameters", .logarithmic = true},
-            {.label = "seconds", .logarithmic = true});
+        example::plot chart(fmt::format("A broadcast to {} actors, predicted", n),
+            {.label = "parameters, 4 bytes each", .logarithmic = true},
+            {.label = "time", .logarithmic = true, .in = example::unit::seconds});
+        chart.says(fmt::format(
+            "One by one, the root sends {} times. A tree takes {} rounds of the whole buffer. A pipeline takes "
+            "little longer than one message, however many actors there are.",
+            n - 1, levels));
         for (double parameters = 1e5; parameters <= 1e11; parameters *= 10) {
             const double bytes = parameters * 4;
             chart.add("one by one", parameters, seconds(colls::direct{}, n, bytes));
@@ -102,6 +107,9 @@ int main(int argc, char** argv) {
                 seconds(colls::pipelined_broadcast{std::min(best_segments(n, m, bytes), 5000)}, n, bytes));
             chart.add("one message", parameters, m.alpha + m.beta * bytes);
         }
+        const double one_by_one = seconds(colls::direct{}, n, 2e9);
+        chart.mark(5e8, one_by_one, "500M parameters one by one: " + text_of(one_by_one));
+        chart.mark(5e8, pipeline, "in a pipeline: " + text_of(pipeline));
         out.draw(chart);
     });
 }

@@ -177,12 +177,20 @@ int main(int argc, char** argv) {
             example::count_traffic(colls::schedule_of<colls::collective::all_reduce>(colls::tree<>{}), n);
         const example::traffic data =
             example::count_traffic(colls::schedule_of<colls::collective::gather>(colls::tree<>{}), n);
-        example::plot chart("mean of data on 64 ranks: bytes into rank 0", {.label = "elements", .logarithmic = true},
-            {.label = "bytes", .logarithmic = true});
+        example::plot chart("The mean of data on 64 ranks: bytes into rank 0",
+            {.label = "elements of 8 bytes", .logarithmic = true},
+            {.label = "received by rank 0", .logarithmic = true, .in = example::unit::bytes});
         for (double elements = 1e3; elements <= 1e9; elements *= 10) {
             chart.add("gather of the data", elements, data.bytes(data.ranks[0].received, 8 * elements));
             chart.add("all_reduce of sum, count", elements, sums.bytes(sums.ranks[0].received, 16));
         }
+        const auto size = [](double bytes) { return example::shown(bytes, example::unit::bytes); };
+        const double all = data.bytes(data.ranks[0].received, 8e9), few = sums.bytes(sums.ranks[0].received, 16);
+        chart.says(fmt::format(
+            "An all_reduce of sum and count takes {} into rank 0 however much data there is; a gather takes all of it.",
+            size(few)));
+        chart.mark(1e9, all, "a gather of 1e9 elements: " + size(all));
+        chart.mark(1e9, few, "sum and count: " + size(few));
         out.draw(chart);
 
         out.check("mean: equal to one process", distributed == serial);

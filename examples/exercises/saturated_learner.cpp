@@ -154,7 +154,8 @@ int main(int argc, char** argv) {
         if (comm.rank() == 0) {
             example::table table({"actors", "flat: trajectories/s", "link busy", "aggregators", "link busy",
                 "and compression", "link busy", "messages/s"});
-            example::plot chart("what one learner takes in", {.label = "actors"}, {.label = "trajectories a second"});
+            example::plot chart(
+                "What one learner takes in, simulated", {.label = "actors"}, {.label = "trajectories a second"});
             const double seconds = out.quick() ? 20 : 60;
             for (const int actors : {50, 100, 150, 200, 300, 400, 600, 800, 1000}) {
                 system_of_actors s = base;
@@ -171,13 +172,20 @@ int main(int argc, char** argv) {
                     fmt::format("{:.1f}", packed.messages));
                 chart.add("flat", actors, flat.trajectories);
                 chart.add("aggregators", actors, grouped.trajectories);
-                chart.add("and compression", actors, packed.trajectories);
+                chart.add("aggregators and compression", actors, packed.trajectories);
                 if (actors == 200) at_200 = flat;
                 if (actors == 1000) flat_1000 = flat, grouped_1000 = grouped, compressed_1000 = packed;
             }
             out.print(table);
             out.print("At 1,000 actors: {:.2f} times the trajectories of the flat learner, by the same link.\n",
                 compressed_1000.trajectories / flat_1000.trajectories);
+            chart.says(fmt::format(
+                "The learner's link takes {:.0f} trajectories a second and is full at {:.0f} actors. Aggregators "
+                "save it messages, not bytes; where they compress, it takes {:.1f} times as many.",
+                base.bandwidth / base.bytes, base.bandwidth / base.bytes,
+                compressed_1000.trajectories / flat_1000.trajectories));
+            chart.mark(200, at_200.trajectories,
+                fmt::format("200 actors: the link is busy for {:.0f} % of the time", at_200.busy * 100));
             out.draw(chart);
         }
         const double bound = base.bandwidth / base.bytes;  // trajectories a second, uncompressed

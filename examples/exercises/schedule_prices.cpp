@@ -24,7 +24,7 @@ public:
         const auto s = colls::schedule_of<C>(family);
         if (!colls::supports(s, n_)) return;
         const colls::cost c = colls::cost_of(s, n_);
-        line l{name, c.rounds, static_cast<double>(c.critical_sent) / c.blocks, {}};
+        line l{name, c.rounds, static_cast<double>(c.critical_sent) / c.blocks, {}, c};
         for (const double bytes : sizes) l.seconds.push_back(c.seconds(model_, bytes));
         lines_.push_back(l);
     }
@@ -48,7 +48,29 @@ public:
 
     void draw(example::plot& chart) const {
         for (const line& l : lines_)
-            for (std::size_t i = 0; i < sizes.size(); ++i) chart.add(l.name, sizes[i], l.seconds[i] * 1e6);
+            for (double bytes = 8; bytes <= 1.1e9; bytes *= 2)
+                chart.add(l.name, bytes, l.counted.seconds(model_, bytes));
+        // Where the cheapest one changes, between two sizes.
+        const auto cheapest_of = [&](double bytes) -> const line& {
+            return *std::ranges::min_element(
+                lines_, {}, [&](const line& l) { return l.counted.seconds(model_, bytes); });
+        };
+        std::vector<example::plot::stretch> stretches{{8, 0, cheapest_of(8).name}};
+        for (double bytes = 8; bytes <= 1.1e9; bytes *= 1.01) {
+            const line& best = cheapest_of(bytes);
+            stretches.back().to = bytes;
+            if (best.name == stretches.back().line) continue;
+            stretches.push_back({bytes, bytes, best.name});
+            chart.mark(bytes, best.counted.seconds(model_, bytes),
+                fmt::format("from {} on", example::shown(bytes, example::unit::binary_bytes)));
+        }
+        std::string says;
+        for (const auto& s : stretches)
+            says += fmt::format("{}{}{}", says.empty() ? "The fastest: " : ", ", s.line,
+                &s == &stretches.back() ? std::string(" for larger ones.")
+                                        : fmt::format(" up to {}", example::shown(s.to, example::unit::binary_bytes)));
+        chart.says(stretches.size() == 1 ? stretches[0].line + " is the fastest at every size." : says);
+        chart.band("fastest", stretches);
     }
 
     static inline const std::vector<double> sizes{8, 4096, 65536, 1 << 20, 16 << 20, 1e9};
@@ -59,6 +81,7 @@ private:
         int rounds;
         double buffers;
         std::vector<double> seconds;
+        colls::cost counted;
     };
     static std::string microseconds(double s) {
         return s < 10e-3 ? fmt::format("{:.0f} us", s * 1e6) : fmt::format("{:.0f} ms", s * 1e3);
@@ -107,8 +130,9 @@ int main(int argc, char** argv) {
             out.check("small broadcast: tree; large: pipeline",
                 broadcast.cheapest(4096) != "pipeline of 256" && broadcast.cheapest(1e9) == "pipeline of 256");
         }
-        example::plot chart(fmt::format("all_reduce on {} ranks, predicted", n),
-            {.label = "bytes", .logarithmic = true}, {.label = "us", .logarithmic = true});
+        example::plot chart(fmt::format("An all_reduce on {} ranks, predicted", n),
+            {.label = "size", .logarithmic = true, .in = example::unit::binary_bytes},
+            {.label = "time", .logarithmic = true, .in = example::unit::seconds});
         all_reduce.draw(chart);
         out.draw(chart);
     });

@@ -245,8 +245,12 @@ int main(int argc, char** argv) {
                 "compressed: messages", "bytes"};
             if (!no_times) headings.push_back("concatenation");
             example::table sweep(headings);
-            example::plot chart("what the learner receives", {.label = "actors", .logarithmic = true},
-                {.label = "KB, or messages", .logarithmic = true});
+            const example::axis over{.label = "actors", .logarithmic = true};
+            example::plots charts({{"Messages that the learner receives", over, {.label = "messages"}},
+                {"Bytes that the learner receives", over,
+                    {.label = "bytes", .logarithmic = true, .in = example::unit::bytes}}});
+            charts[0].says("Aggregators leave the learner the square root of the messages.");
+            charts[1].says("The bytes stay the same until the aggregators compress: then they are a quarter.");
             for (int k = 2; k <= (out.quick() ? 16 : 64); k *= 2) {
                 const sweep_row r = gather_from(k, steps);
                 const auto actors = static_cast<std::size_t>(k), one = steps * dimensions * sizeof(float);
@@ -260,13 +264,21 @@ int main(int argc, char** argv) {
                 sweep.add(k, r.flat.messages, r.flat.bytes, r.two_levels.messages, r.two_levels.bytes,
                     r.compressed.messages, r.compressed.bytes,
                     no_times ? std::string() : fmt::format("{:.1f} us", r.concatenation * 1e6));
-                chart.add("KB, flat and two levels", k, static_cast<double>(r.flat.bytes) / 1e3);
-                chart.add("KB, compressed", k, static_cast<double>(r.compressed.bytes) / 1e3);
-                chart.add("messages, flat", k, static_cast<double>(r.flat.messages));
-                chart.add("messages, two levels", k, static_cast<double>(r.two_levels.messages));
+                charts[0].add("flat", k, static_cast<double>(r.flat.messages));
+                charts[0].add("two levels", k, static_cast<double>(r.two_levels.messages));
+                charts[1].add("flat", k, static_cast<double>(r.flat.bytes));
+                charts[1].add("two levels", k, static_cast<double>(r.two_levels.bytes));
+                charts[1].add("two levels, compressed", k, static_cast<double>(r.compressed.bytes));
+                if (k == 64) {
+                    charts[0].mark(k, static_cast<double>(r.flat.messages), fmt::format("{}", r.flat.messages));
+                    charts[0].mark(
+                        k, static_cast<double>(r.two_levels.messages), fmt::format("{}", r.two_levels.messages));
+                    charts[1].mark(k, static_cast<double>(r.compressed.bytes),
+                        example::shown(static_cast<double>(r.compressed.bytes), example::unit::bytes));
+                }
             }
             out.print(sweep);
-            out.draw(chart);
+            out.draw(charts);
         }
         out.check("flat: K messages, and bytes linear in K", linear);
         out.check("two levels: about sqrt(K) messages", messages);

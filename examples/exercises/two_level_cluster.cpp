@@ -154,18 +154,28 @@ int main(int argc, char** argv) {
             t.most(&example::rank_traffic::sent_between) * node * nodes == 2L * (nodes - 1) * t.blocks);
         out.check("on even links the walk equals cost_of(...).seconds", table.equals_model());
 
-        example::plot chart(fmt::format("all_reduce over {} nodes of {}", nodes, node),
-            {.label = "MB", .logarithmic = true}, {.label = "ms", .logarithmic = true});
-        for (double mb = 1.0 / 1024; mb <= 4096; mb *= 4) {
+        example::plot chart(fmt::format("An all_reduce over {} nodes of {} ranks, predicted", nodes, node),
+            {.label = "size", .logarithmic = true, .in = example::unit::bytes},
+            {.label = "time", .logarithmic = true, .in = example::unit::seconds});
+        const auto seconds = [&](const auto& family, double bytes) {
+            return example::seconds_on(colls::schedule_of<collective::all_reduce>(family), n, bytes, c);
+        };
+        for (double bytes = 1e3; bytes <= 5e9; bytes *= 4) {
             const auto line = [&](const char* name, const auto& family) {
-                chart.add(name, mb,
-                    1e3 * example::seconds_on(colls::schedule_of<collective::all_reduce>(family), n, mb * 1e6, c));
+                chart.add(name, bytes, seconds(family, bytes));
             };
             line("circulant", colls::circulant<>{});
             line("ring", colls::ring{});
             line("two levels, circulant", two_levels<colls::circulant<>>{.node = node});
             line("two levels, ring", two_levels<colls::ring>{.node = node});
         }
+        const double large = 256e6, in_one = seconds(colls::circulant<>{}, large),
+                     in_two = seconds(two_levels<colls::circulant<>>{.node = node}, large);
+        chart.says(fmt::format(
+            "Small buffers cost rounds, and circulant has few; of large ones a rank sends 1/{} between nodes in "
+            "two levels, so that 256 MB take {} instead of {}.",
+            node, example::shown(in_two, example::unit::seconds), example::shown(in_one, example::unit::seconds)));
+        chart.mark(large, in_two, fmt::format("256 MB in two levels: {:.1f} times as fast", in_one / in_two));
         out.draw(chart);
     });
 }

@@ -100,18 +100,25 @@ int main(int argc, char** argv) {
             colls::recursive_doubling{}, "recursive_doubling", "nothing", "0", [](long) { return 0L; }, sends);
         v.finish();
 
-        example::plot chart("all_reduce: what a rank sends, in buffers", {.label = "ranks", .logarithmic = true},
+        example::plot chart("An all_reduce: what the busiest rank sends", {.label = "ranks", .logarithmic = true},
             {.label = "buffers sent by the busiest rank"});
+        chart.says(
+            "By a ring or circulant a rank sends less than two buffers, however many ranks there are; where whole "
+            "buffers "
+            "go through log2 N rounds, one more each time that the ranks double.");
         for (int n = 2; n <= largest; n *= 2) {
             const auto add = [&](const char* name, const auto& family) {
                 const auto s = colls::schedule_of<collective::all_reduce>(family);
                 const example::traffic t = example::count_traffic(s, n);
                 chart.add(name, n, static_cast<double>(t.most(sends)) / t.blocks);
             };
-            add("ring, circulant: 2 (N-1)/N", colls::circulant<>{});
-            add("recursive_doubling: log2 N", colls::recursive_doubling{});
-            add("tree: log2 N and 1", colls::tree<>{});
+            add("ring, circulant", colls::circulant<>{});
+            add("recursive_doubling", colls::recursive_doubling{});
+            add("tree", colls::tree<>{});
         }
+        const int n = colls::log2_ceil(largest + 1) - 1;  // the largest group that is drawn has 2^n ranks
+        chart.mark(1 << n, 2.0 * ((1 << n) - 1) / (1 << n), "less than 2 on any number of ranks");
+        chart.mark(1 << n, n, fmt::format("{} on {} ranks", n, 1 << n));
         out.draw(chart);
     });
 }

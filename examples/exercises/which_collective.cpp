@@ -123,16 +123,26 @@ int main(int argc, char** argv) {
         out.check("gather brings (n-1) D to the root", gathered == weights_bytes * (workers - 1));
         out.check("all_reduce brings it less than 2 D", reduced < 2 * weights_bytes);
 
-        example::plot chart("bytes into rank 0, where n ranks have 4 MB of gradients each",
-            {.label = "ranks", .logarithmic = true}, {.label = "MB", .logarithmic = true});
+        const auto size = [](double bytes) { return example::shown(bytes, example::unit::bytes); };
+        example::plot chart("The sum of 4 MB of gradients from each rank: bytes into rank 0",
+            {.label = "ranks", .logarithmic = true},
+            {.label = "received by rank 0", .logarithmic = true, .in = example::unit::bytes});
+        chart.says(fmt::format(
+            "With a gather rank 0 receives the gradients of all others, {} from {} ranks; with an all_reduce "
+            "less than twice its own, {}, however many ranks there are.",
+            size(gathered), workers, size(reduced)));
         for (int k = 2; k <= workers; k *= 2) {
             const auto add = [&](const char* name, const auto& s, double bytes) {
                 const example::traffic t = example::count_traffic(s, k);
-                chart.add(name, k, t.bytes(t.ranks[0].received, bytes) / 1e6);
+                chart.add(name, k, t.bytes(t.ranks[0].received, bytes));
             };
             add("gather", colls::schedule_of<collective::gather>(colls::direct{}), weights_bytes * k);
             add("reduce (tree)", colls::schedule_of<collective::reduce>(colls::tree<>{}), weights_bytes);
             add("all_reduce (ring)", colls::schedule_of<collective::all_reduce>(colls::ring{}), weights_bytes);
+        }
+        if ((workers & (workers - 1)) == 0) {  // else the lines end before
+            chart.mark(workers, gathered, size(gathered));
+            chart.mark(workers, reduced, size(reduced));
         }
         out.draw(chart);
     });

@@ -114,7 +114,7 @@ learned train(colls::communicator& comm, experience_gather& gather, int iteratio
 }
 
 /// Rows for K = 2 to `most` actors: what reaches the learner, counted in a run of K + 1 ranks and from the schedule.
-bool count_arrivals(int most, table& rows, plot& chart) {
+bool count_arrivals(int most, table& rows, plots& charts) {
     bool right = true;
     for (int actors = 2; actors <= most; actors *= 2) {
         const int groups = groups_for(actors);
@@ -143,11 +143,16 @@ bool count_arrivals(int most, table& rows, plot& chart) {
                 packed.messages == scheduled_grouped && grouped.bytes == flat.bytes && packed.bytes * 4 == flat.bytes;
         rows.add(actors, groups, scheduled, flat.messages, scheduled_grouped, grouped.messages, flat.bytes,
             grouped.bytes, packed.bytes);
-        chart.add("messages, flat", actors, static_cast<double>(flat.messages));
-        chart.add("messages, aggregators", actors, static_cast<double>(grouped.messages));
-        chart.add("KB, flat", actors, static_cast<double>(flat.bytes) / 1e3);
-        chart.add("KB, aggregators", actors, static_cast<double>(grouped.bytes) / 1e3);
-        chart.add("KB, aggregators, packed", actors, static_cast<double>(packed.bytes) / 1e3);
+        charts[0].add("flat", actors, static_cast<double>(flat.messages));
+        charts[0].add("aggregators", actors, static_cast<double>(grouped.messages));
+        charts[1].add("flat", actors, static_cast<double>(flat.bytes));
+        charts[1].add("aggregators", actors, static_cast<double>(grouped.bytes));
+        charts[1].add("aggregators, packed", actors, static_cast<double>(packed.bytes));
+        if (2 * actors <= most) continue;
+        charts[0].mark(actors, static_cast<double>(flat.messages), fmt::format("{}", flat.messages));
+        charts[0].mark(actors, static_cast<double>(grouped.messages), fmt::format("{}", grouped.messages));
+        charts[1].mark(
+            actors, static_cast<double>(packed.bytes), shown(static_cast<double>(packed.bytes), unit::bytes));
     }
     return right;
 }
@@ -198,17 +203,20 @@ int main(int argc, char** argv) {
 
         table rows({"actors K", "aggregators", "flat: messages by schedule", "in the run", "grouped: by schedule",
             "in the run", "flat: bytes", "grouped: bytes", "grouped, packed: bytes"});
-        plot chart("What reaches the learner from K actors", {"actors K", true}, {"messages; KB", true});
-        const bool counted = comm.rank() != 0 || count_arrivals(64, rows, chart);
+        plots charts({{"Messages that reach the learner", {"actors", true}, {"messages"}},
+            {"Bytes that reach the learner", {"actors", true}, {"bytes", true, unit::bytes}}});
+        charts[0].says("Aggregators leave the learner the square root of the messages.");
+        charts[1].says("The bytes stay the same until the aggregators pack them: then they are a quarter.");
+        const bool counted = comm.rank() != 0 || count_arrivals(64, rows, charts);
         out.print("\nData messages and bytes that reach the learner (lengths go before, 8 bytes from each sender):\n");
         out.print(rows);
         out.check("aggregators: the same experience, sqrt(K) messages, the same bytes; packed: a quarter", counted);
-        out.draw(chart);
+        out.draw(charts);
 
         // The learner's link as the bound, simulated.
         bool as_modelled = true;
         if (comm.rank() == 0) {
-            plot curves("Simulated: trajectories a second at the learner", {"actors"}, {"trajectories / s"});
+            plot curves("A thousand actors, simulated", {"actors"}, {"trajectories a second at the learner"});
             as_modelled = simulate_all(cluster, out.quick() ? 0.5 : 4.0, out, curves);
             if (!throughput_plot.empty()) curves.write(throughput_plot);
         }

@@ -337,7 +337,9 @@ std::vector<std::vector<row>> measure(colls::communicator& comm, const settings&
 void sweep(colls::communicator& comm, output& out, const settings& how, const dataset& data) {
     table shown({"ranks", "bucket KB", "buckets", "overlap", "step ms", "compute ms", "exchange alone ms", "exposed ms",
         "hidden ms", "images/s", "of linear", "of copies", "on one core"});
-    plot chart("Data parallel: images per second by size of buckets", {"bucket, KB", true}, {"images/s"});
+    plot chart("Data parallel: images a second by size of buckets", {"size of a bucket", true, unit::binary_bytes},
+        {"images a second"});
+    double fastest = 0;
     std::vector<int> sizes;
     for (int k = 1; k < comm.size(); k *= 2) sizes.push_back(k);
     sizes.push_back(comm.size());
@@ -368,8 +370,14 @@ void sweep(colls::communicator& comm, output& out, const settings& how, const da
                         w == 2 ? fmt::format("{:.3f}", std::max(0.0, rows[b][1].exposed - r.exposed) * 1e3) : "",
                         fmt::format("{:.0f}", rate(r.step)), of(rate(r.step), one_rank * ranks),
                         of(rate(r.step), copies), fmt::format("{:.2f}", r.shared));
-                    chart.add(fmt::format("{} ranks, {} overlap", ranks, w == 2 ? "with" : "without"), how.bucket_kb[b],
-                        rate(r.step));
+                    chart.add(fmt::format("{} ranks, {} overlap", ranks, w == 2 ? "with" : "without"),
+                        1024.0 * how.bucket_kb[b], rate(r.step));
+                    if (rate(r.step) > fastest) {
+                        fastest = rate(r.step);
+                        chart.says(
+                            fmt::format("The most images a second, {:.0f}: {} ranks, {} overlap, buckets of {} KB.",
+                                fastest, ranks, w == 2 ? "with" : "without", how.bucket_kb[b]));
+                    }
                 }
             if (ranks > 1) {
                 trainer one(group, how, data, how.bucket_kb.front());

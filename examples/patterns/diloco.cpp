@@ -251,8 +251,14 @@ int main(int argc, char** argv) {
         out.print("{} ranks, {} steps each; the link: {:g} ms and {:g} Mb/s\n", n, many, alpha * 1e3, megabits);
         table rows({"method", "H", "exchanges", "MB sent by a rank", "of data parallel", "seconds",
             "of them in the link", "accuracy %"});
-        plot by_time("Accuracy against time, over the slow link", {"seconds"}, {"accuracy %"});
-        plot by_steps("Accuracy against steps", {"steps of a rank"}, {"accuracy %"});
+        const axis accuracies{.label = "accuracy on the test images", .in = unit::percent, .from_zero = false};
+        plot by_time("Accuracy over time, on a slow link", {"time", true, unit::seconds}, accuracies);
+        plot by_steps("Accuracy over steps", {"steps of a rank"}, accuracies);
+        struct end {
+            std::string name;
+            double seconds, accuracy;
+        };
+        std::vector<end> ends;
         const double rate = 0.7, momentum = 0.9;
         const method methods[] = {{.name = "data parallel", .gradients = true},
             {.name = "averaging", .local_steps = 16},
@@ -287,6 +293,7 @@ int main(int argc, char** argv) {
             rows.add(how.name, how.gradients ? "" : std::to_string(how.local_steps), exchanges,
                 fmt::format("{:.2f}", link.sent / 1e6), n == 1 ? "" : fmt::format("1/{:g}", data_parallel / link.sent),
                 fmt::format("{:.1f}", took), fmt::format("{:.1f}", link.waited), fmt::format("{:.1f}", right));
+            ends.push_back({name, took, right});
             auto of_root = parameters;
             colls::broadcast(comm, of_root, 0);
             out.check(name + ": the same parameters on every rank", of_root == parameters);
@@ -295,6 +302,16 @@ int main(int argc, char** argv) {
                     std::abs(link.sent * how.local_steps - data_parallel) <= 1e-9 * data_parallel);
         }
         out.print(rows);
+        by_time.says(fmt::format("For {} steps {} takes {:.1f} s, {} {:.1f} s: each exchange waits for the link.", many,
+            ends.front().name, ends.front().seconds, ends.back().name, ends.back().seconds));
+        for (const end& e : {ends.front(), ends.back()})
+            by_time.mark(e.seconds, e.accuracy, fmt::format("{:.1f} s", e.seconds));
+        std::ranges::sort(ends, {}, &end::accuracy);
+        by_steps.says(
+            fmt::format("Step for step {} learns the least, and ends {:.1f} points below {}; the others end within "
+                        "{:.1f} points of each other.",
+                ends[0].name, ends.back().accuracy - ends[0].accuracy, ends.back().name,
+                ends.back().accuracy - ends[1].accuracy));
         out.draw(by_time);
         if (comm.rank() == 0 && !steps_plot.empty()) by_steps.write(steps_plot);
     });

@@ -148,7 +148,11 @@ int main(int argc, char** argv) {
         // Costs by group size.
         table costs({"ranks", "mean: rounds", "bytes", "softmax: rounds", "bytes", "top-k: rounds", "bytes",
             "gather of lists: rounds", "bytes", "gather of all: bytes"});
-        plot chart("top-k of 100 floats: bytes received by the busiest rank", {"ranks", true}, {"bytes", true});
+        plot chart("The greatest k of all values: bytes into the busiest rank", {"ranks", true},
+            {"received by the busiest rank", true, unit::bytes});
+        chart.says(
+            "An all_reduce of lists brings log2 n lists into a rank, a gather all n; a gather of all values brings "
+            "everything, on any number of ranks.");
         for (int ranks = 2; ranks <= 1024; ranks *= 2) {
             const auto one = all_reduce_cost(ranks, sizeof m), small = all_reduce_cost(ranks, 12),
                        lists = all_reduce_cost(ranks, k * sizeof(entry)), root = gather_cost(ranks, k * sizeof(entry)),
@@ -158,6 +162,9 @@ int main(int argc, char** argv) {
             chart.add("all_reduce of lists", ranks, lists.first);
             chart.add("gather of lists", ranks, root.first);
             chart.add("gather of all values", ranks, everything.first);
+            if (ranks == 1024)
+                for (const double bytes : {lists.first, root.first})
+                    chart.mark(ranks, bytes, shown(bytes, unit::bytes));
         }
         out.print("\nRounds, and bytes received by the busiest rank, counted from the schedules:\n");
         out.print(costs);

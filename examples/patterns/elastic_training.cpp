@@ -305,7 +305,10 @@ int main(int argc, char** argv) {
         const checkpoint fewer = finished();
 
         table curve({"step", "uninterrupted", "a rank killed", "all killed", "one rank less"});
-        plot chart("Loss with and without failures", {"step"}, {"loss"});
+        plot chart("Training through failures", {"step"}, {.label = "loss", .from_zero = false});
+        chart.says(
+            "The curve of the run in which a rank is killed, and that of the run in which all are killed and begin "
+            "again from a checkpoint, are the curve of the uninterrupted run.");
         for (std::size_t s = 0; s < whole.losses.size(); ++s) {
             if (s % (whole.losses.size() / 8) == 0 || s + 1 == whole.losses.size())
                 curve.add(s, fmt::format("{:.12f}", whole.losses[s]), fmt::format("{:.12f}", shrunk.losses.at(s)),

@@ -199,7 +199,10 @@ void measure(colls::communicator& comm, output& out, const job& task, double lea
     const int stages = comm.size();
     out.print("\n{} stages; each forward pass takes at least {} ms, each backward pass twice that\n", stages, least);
     table results({"schedule", "microbatches", "kept by stage 0", "MB", "bubble by formula", "measured"});
-    gantt chart(fmt::format("{} stages, 8 microbatches: forward blue, backward green", stages));
+    gantt chart(fmt::format("A step of a pipeline: {} stages, 8 microbatches", stages));
+    chart.says(
+        "Both orders leave the same time idle (grey). 1F1B runs a backward pass (hollow) after each forward pass "
+        "(full) as soon as it can, so that a stage keeps fewer microbatches.");
     for (const int m : out.quick() ? std::vector{8} : std::vector{2, 4, 8, 16})
         for (const auto& [name, order] : schedules) {
             pipeline pipe(comm, task.widths, task.initial, least / 1000);
@@ -217,12 +220,12 @@ void measure(colls::communicator& comm, output& out, const job& task, double lea
             results.add(name, m, pipe.own.most_kept, fmt::format("{:.2f}", pipe.own.most_bytes / 1e6),
                 fmt::format("{:.3f}", (stages - 1.0) / (m + stages - 1)),
                 fmt::format("{:.3f}", 1 - busy / (stages * step)));
+            if (m == 8) chart.section(name);
             for (int p = 0; p < stages && m == 8; ++p)
                 for (std::size_t a = 0; a < actions.size(); ++a) {
                     const auto [forward, i] = order(p, stages, m)[a];
                     const double* const t = best.data() + static_cast<std::size_t>(p) * times.size() + 2 * a;
-                    chart.add(fmt::format("{}, stage {}", name, p), t[0] - from, t[1] - from, std::to_string(i),
-                        forward ? "#1f77b4" : "#2ca02c");
+                    chart.add(fmt::format("stage {}", p), t[0] - from, t[1] - from, std::to_string(i), forward);
                 }
         }
     out.print(results);

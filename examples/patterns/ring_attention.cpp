@@ -152,8 +152,15 @@ void measure(colls::communicator& comm, output& out, const attention_shape& shap
                 std::abs(busiest - imbalance(length, comm.size(), zigzag)) < 1e-9);
     }
     out.print(results);
-    plot chart(
-        fmt::format("Causal attention of {} tokens: work of the busiest rank", length), {"ranks"}, {"times the mean"});
+    plot chart(fmt::format("Causal attention of {} tokens: work of the busiest rank", length), {"ranks"},
+        {"times the mean of all ranks"});
+    const double unfair = imbalance(length, 16, false), fair = imbalance(length, 16, true);
+    chart.says(
+        fmt::format("Where ranks hold neighbouring tokens, the one with the last tokens has up to {:.2f} times the "
+                    "mean work; in zigzag order all have the same.",
+            unfair));
+    chart.mark(16, unfair, fmt::format("{:.2f}", unfair));
+    chart.mark(16, fair, fmt::format("{:.2f}", fair));
     for (int n = 1; n <= 16; ++n)
         for (const bool zigzag : {false, true})
             chart.add(zigzag ? "zigzag" : "contiguous", n, imbalance(length, n, zigzag));

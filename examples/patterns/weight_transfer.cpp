@@ -137,7 +137,8 @@ int count_correct(const images& logits, std::span<const std::uint8_t> labels) {
 /// What is sent, from the schedules, beside what the formulas say.
 void report(example::output& out, int ranks, const std::vector<tensor>& tensors) {
     example::table table({"rank", "role", "sends", "at most", "receives", "its part", "passes on", "(r-1)/r of it"});
-    example::plot chart("Bytes sent in one transfer of all weights", {"rank"}, {"bytes"});
+    example::plot chart(
+        "What each rank sends in one transfer of all weights", {"rank"}, {.label = "sent", .in = example::unit::bytes});
     bool within = true, complete = true;
     for (int r = 0; r < ranks; ++r) {
         std::size_t part = 0, limit = 0;
@@ -163,12 +164,15 @@ void report(example::output& out, int ranks, const std::vector<tensor>& tensors)
         table.add(r, part == 0 ? "trains" : "serves", 4 * sum.sent, 4 * limit, 4 * sum.received, 4 * part,
             4 * sum.passed_on, static_cast<std::size_t>(4 * passed));
         chart.add("sent", r, static_cast<double>(4 * (sum.sent + sum.passed_on)));
-        chart.add("ceil(S / M) and a piece, or (r-1)/r of a part", r, static_cast<double>(4 * limit) + 4 * passed);
+        chart.add("formula", r, static_cast<double>(4 * limit) + 4 * passed);
     }
     out.print("Bytes of one transfer of all weights. At most: ceil(S / M) and one piece, summed over the tensors.\n");
     out.print(table);
     out.check("no trainer sends more than ceil(S / M) and one piece of any tensor", within);
     out.check("each server receives its part once", complete);
+    chart.says(
+        "Trainers send their share of the weights once, less than the formula allows; servers pass on about what it "
+        "says to the next replica. No rank sends all weights.");
     out.draw(chart);
 }
 

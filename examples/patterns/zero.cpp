@@ -185,7 +185,8 @@ bool add_memory(example::table& table, colls::communicator& comm, const sharded_
 /// Memory of each stage in groups of 1 to n ranks, after one step.
 void draw_memory(
     colls::communicator& comm, example::output& out, const std::vector<int>& widths, const example::dataset& data) {
-    example::plot chart("ZeRO: memory of a rank, measured", {"ranks", false}, {"bytes per parameter", false});
+    example::plot chart("ZeRO: memory of a rank, measured", {"ranks"}, {"bytes for each parameter"});
+    std::array<double, 4> last{};
     for (int ranks = 1; ranks <= comm.size(); ++ranks) {
         colls::communicator part = comm.split(comm.rank() < ranks ? 0 : -1, comm.rank());
         if (part.size() == 0) continue;
@@ -193,11 +194,17 @@ void draw_memory(
             sharded_training<mixed_precision> training(part, widths, {.stage = stage});
             step(training, part, data, 0, 32);
             const auto peak = peaks(training.memory());
-            chart.add("stage " + std::string(stage_names[static_cast<std::size_t>(stage)]), ranks,
-                static_cast<double>(std::accumulate(peak.begin(), peak.begin() + 5, std::size_t{0})) /
-                    static_cast<double>(training.layout().size()));
+            double& now = last[static_cast<std::size_t>(stage)];
+            now = static_cast<double>(std::accumulate(peak.begin(), peak.begin() + 5, std::size_t{0})) /
+                  static_cast<double>(training.layout().size());
+            chart.add("stage " + std::string(stage_names[static_cast<std::size_t>(stage)]), ranks, now);
         }
     }
+    chart.says(fmt::format(
+        "Each stage shards one thing more: on {} ranks a rank holds {:.1f} bytes for each parameter where all "
+        "is replicated, {:.1f} where optimizer, gradients and parameters are sharded.",
+        comm.size(), last[0], last[3]));
+    for (const double bytes : {last[0], last[3]}) chart.mark(comm.size(), bytes, fmt::format("{:.1f} B", bytes));
     out.draw(chart);
 }
 

@@ -1,5 +1,5 @@
 // bootstrap(): a group of processes that can exchange bytes by some other means: a key/value store, another library's
-// all_gather, a launcher's interface. It needs no launch, and no process beside the members.
+// all_gather, a launcher's interface. It needs no launch, and no process but the members.
 #pragma once
 
 #include <colls/bootstrap/member_exchange.hpp>
@@ -23,7 +23,7 @@ struct bootstrap_options {
 /// more than one.
 ///
 /// Collective: every member calls it, with the same size. Costs three or four calls of `exchange`, and on one host a
-/// meeting at a socket of its own. Waits for the deadline (COLLS_TIMEOUT) beside what `exchange` waits.
+/// meeting at a socket of its own. Waits for the deadline (COLLS_TIMEOUT), plus what `exchange` waits.
 ///
 /// Throws colls::error: invalid_argument where rank or size is out of range, or the environment is wrong; mismatch
 /// where members have other transports or another version; timeout where a member does not come; peer_failed where one

@@ -19,7 +19,7 @@
 //   Schedule     How the data moves. The first template argument, a family or any schedule of the collective:
 //                all_reduce<colls::ring>(comm, x, op); or a value after the other arguments: all_reduce(comm, x, op,
 //                s). Without one the library chooses: see automatic.hpp and explain.hpp.
-//   Constraint   colls::reproducible, in place of a schedule or behind the other arguments: the bits of a result depend
+//   Constraint   colls::reproducible, in place of a schedule or after the other arguments: the bits of a result depend
 //                on the contributions alone (automatic.hpp).
 //
 // Costs are those of the best schedules of the library, as rounds, in which each rank sends to one other at a time
@@ -31,8 +31,7 @@
 //   invalid_argument   this rank's arguments are wrong: a root or peer out of range, a buffer or list of counts of the
 //                      wrong length, a null or overlapping buffer, a communicator of no group. Nothing has moved, and
 //                      the rank may make the call again with other arguments.
-//   unsupported        the given schedule does not work for n ranks, or does not keep the order that the operator
-//   needs,
+//   unsupported        the given schedule does not work for n ranks, does not keep the order that the operator needs,
 //                      or is not reproducible where the call says colls::reproducible
 //   wrong_schedule     the given schedule is not a proven one, and its proof fails for n ranks
 //   mismatch           the ranks have made different calls, or given lengths, types or roots that do not fit together
@@ -71,7 +70,7 @@ void broadcast(Comm& comm, InOut&& inout, int root, const V&... schedule) {
 /// @param out   on rank r as long as block r, which it receives
 /// @param root  the rank that has the input, the same on every rank
 ///
-/// In place: on the root, out is its own block of in. Elsewhere in is not looked at.
+/// In place: on the root, out is its own block of in. Elsewhere in is ignored.
 /// Cost: L rounds and S (n - 1) / n bytes (tree), or one round of n - 1 messages from the root (direct).
 template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class... V>
 void scatter(Comm& comm, In&& in, Out&& out, int root, const V&... schedule) {
@@ -84,7 +83,7 @@ void scatter(Comm& comm, In&& in, Out&& out, int root, const V&... schedule) {
 /// @param out   on the root the blocks of all ranks, which it receives; elsewhere it is not written, and may be empty
 /// @param root  the rank that has the output, the same on every rank
 ///
-/// In place: on the root, in is its own block of out. Elsewhere out is not looked at.
+/// In place: on the root, in is its own block of out. Elsewhere out is ignored.
 /// Cost: L rounds and S (n - 1) / n bytes received by the root (tree), or one round of n - 1 messages to it (direct).
 template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class... V>
 void gather(Comm& comm, In&& in, Out&& out, int root, const V&... schedule) {

@@ -46,3 +46,23 @@
 #else
 #define COLLS_INLINE inline
 #endif
+
+// All units of a program are compiled in one of the two ways. Where some are not, the linker names the symbol below:
+// the units of each way share a definition of it, in a comdat of their own. It is hidden: the libraries of a process
+// may differ. (nvcc's front end knows no alias.)
+#if defined(__ELF__) && !defined(__CUDACC__)
+#if defined(COLLS_SEPARATE) || defined(COLLS_SEPARATE_SOURCE)
+#define COLLS_COMPILED colls_compiled_with_COLLS_SEPARATE
+#else
+#define COLLS_COMPILED colls_compiled_header_only
+#endif
+#define COLLS_TEXT_OF(name) #name
+#define COLLS_ALIAS_OF(name) gnu::visibility("hidden"), gnu::alias(COLLS_TEXT_OF(name))
+extern "C" {
+[[gnu::visibility("hidden"), gnu::used]] inline const char COLLS_COMPILED = 0;
+extern const char colls_compile_all_units_with_COLLS_SEPARATE_or_all_without_it [[COLLS_ALIAS_OF(COLLS_COMPILED)]];
+}
+#undef COLLS_COMPILED
+#undef COLLS_ALIAS_OF
+#undef COLLS_TEXT_OF
+#endif

@@ -12,11 +12,11 @@
 // and options; the buffers must outlive them, and so must the context of a vector function.
 //
 // What would be a compile error there is an error here, before anything moves: invalid_argument where input and output
-// are of different types, where the type has no such operator, where a scan is to take an average, where a schedule's
-// name is none or the schedule is of another collective; unsupported where the schedule does not keep the order that
+// are of different types, where the type has no such operator, where a scan takes an average, where a schedule's
+// name is unknown or the schedule is of another collective; unsupported where the schedule does not keep the order that
 // the operator needs.
 //
-// A program links colls::dynamic (CMake) beside colls::separate: the reduce loops of all types and operators are
+// A program links colls::dynamic (CMake) and colls::separate: the reduce loops of all types and operators are
 // compiled there, once.
 #pragma once
 
@@ -111,9 +111,8 @@ public:
     /// @param f            is called on as many elements at a time as lie in a row
     /// @param context      is passed to f
     /// @param commutative  operands may be swapped, so any schedule does; else contributions are folded in rank order
-    /// @param name         by which ranks compare their calls, in place of the pointer; it is copied. All ranks give
-    /// the
-    ///                     same
+    /// @param name         by which ranks compare their calls, in place of the pointer: the same on all ranks; it is
+    ///                     copied
     ///
     /// Costs a lock and a search among the names so far: make it once, and use it in many calls.
     static reduction function(vector_function f, void* context, bool commutative, std::string_view name = "function");

@@ -21,7 +21,7 @@ model model_of(Comm& comm) {
 /// The name of the schedule that `automatic` takes for a collective of `bytes` bytes in comm's group, with an operator
 /// that commutes: a family's name, or "eager" for the eager path of small messages. `bytes` are those of the larger of
 /// the two buffers, over all blocks. Not collective, and the same on all ranks. Throws errc::invalid_argument where
-/// COLLS_SCHEDULE has a name that is none. `Constraint`: colls::reproducible, as that of the call; or automatic. On
+/// COLLS_SCHEDULE names no schedule. `Constraint`: colls::reproducible, as that of the call; or automatic. On
 /// hosts of different sizes the choice depends on the root: this is the one for root 0. Of eager calls that post 1 KB
 /// or more, one in 128 goes by a schedule, to tell the distance of the cores.
 template <class Constraint = automatic, class Comm>

@@ -10,7 +10,7 @@
 //      reduce       compose<reduce_scatter, gather>
 //      barrier      synchronising<reduce_scatter>, else synchronising<all_reduce>
 //      where rules 1 to 3 give both parts, and the parts agree on which rank owns which block.
-// A schedule that is no family implements the one collective that it names; nothing is derived from it.
+// A schedule that is not a family implements the one collective that it names; nothing is derived from it.
 #pragma once
 
 #include <colls/detail/derive/derivation.hpp>
@@ -21,13 +21,13 @@
 
 namespace colls::inline v1 {
 
-/// A trivially copyable type that is no schedule itself and provides some: named as nested types called like the
+/// A trivially copyable type that is not a schedule itself and provides some: named as nested types called like the
 /// collectives (`struct ring { struct reduce_scatter {...}; };`), or made from the family's state by a member
 /// `template <collective C> constexpr auto make() const`.
 template <class F>
 concept family = detail::names_schedules<std::remove_cvref_t<F>>();
 
-/// True where F, a family or a schedule, has a schedule for collective C, be it by derivation (family.hpp).
+/// True where F, a family or a schedule, has a schedule for collective C, directly or derived (family.hpp).
 template <class F, collective C>
 inline constexpr bool provides = detail::derivation<std::remove_cvref_t<F>, C>::exists;
 

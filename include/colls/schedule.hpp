@@ -167,7 +167,7 @@ constexpr int blocks_of(const S& s, int n) {
                    ? n
                    : 1;
 }
-/// Slots behind the blocks that hold intermediate values.
+/// Slots after the blocks that hold intermediate values.
 template <class S>
 constexpr int scratch_of(const S& s, int n) {
     if constexpr (requires { s.scratch(n); })

@@ -127,12 +127,12 @@ delay normal_noise(
 /// One rank in `one_in` comes `late` seconds too late to the first round.
 delay stragglers(int one_in, double late, std::uint64_t seed = 1);
 
-/// What a simulation counts beside the network.
+/// What a simulation counts besides the network.
 struct options {
     double gamma = 0;        ///< seconds a byte reduced
     double overhead = 0;     ///< seconds before the transfers of a round begin, for each that the rank sends in it, or
                              ///< receives where these are more: messages are handed to the network one by one
-    delay late{};            ///< seconds that it loses beside that; empty: none
+    delay late{};            ///< seconds that it loses besides; empty: none
     bool in_step = false;    ///< a barrier between rounds: each round begins when all ranks have ended the one before
     bool symmetric = false;  ///< with in_step: the schedule has properties::symmetric, so rounds in which rank 0 does
                              ///< the same are simulated once. Throws wrong_schedule where another rank differs.

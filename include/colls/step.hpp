@@ -1,5 +1,5 @@
 // What one rank does on one port in one round: which blocks it sends to which peer, and receives from which. Blocks are
-// ordered sets in O(1) memory; beside them is the integer arithmetic that schedules are written with.
+// ordered sets in O(1) memory; and the integer arithmetic that schedules are written with.
 #pragma once
 
 #include <colls/config.hpp>

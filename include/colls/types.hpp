@@ -1,4 +1,4 @@
-// Element types beside the arithmetic ones: bfloat16 (8 exponent bits, 7 of fraction), half (IEEE 754 binary16, 5 and
+// More element types than arithmetic ones: bfloat16 (8 exponent bits, 7 of fraction), half (IEEE 754 binary16, 5 and
 // 10), and value_index for minloc and maxloc. std::complex and users' own trivially copyable types need no header.
 //
 // Conversions to the small floats from wider types round to nearest, ties to even, once; subnormals and infinities are

@@ -2,8 +2,7 @@
 //
 // Laws, for a group of n ranks:
 //   1  in_range      Every peer is a rank of the group, every block is a slot of its rank, and no extent (rounds,
-//   blocks,
-//                    ports, scratch) is negative; a rank sends, and reduces into, only slots that hold data.
+//                    blocks, ports, scratch) is negative; a rank sends, and reduces into, only slots that hold data.
 //   2  matched       Each send meets a receive of as many blocks at its peer, on the same port of the same round.
 //   3  exactly_once  No contribution is reduced twice into one slot.
 //   3b unmixed       A reduction combines contributions to the same block only.
@@ -15,8 +14,7 @@
 //                    (law 2), which its receiver has finished. So all sends of round k are posted, and all its receives
 //                    complete. (testing/schedule.hpp also checks it, by playing the exchange.)
 //   6  hazards       No two copies arrive in one slot in one round. A receive into a slot that is sent in the same
-//   round
-//                    is legal: executors stage it (overwrites_sent, properties::staged_rounds).
+//                    round is legal: executors stage it (overwrites_sent, properties::staged_rounds).
 #pragma once
 
 #include <colls/detail/prove/law_broken.hpp>
@@ -68,7 +66,7 @@ constexpr examination examine(const S& s, int n) {
 template <class S, int n>
 inline constexpr bool proven_at = detail::proven_once<S, n>;
 
-/// The laws hold for S at every supported group size from 1 to N, of which there is one at least:
+/// The laws hold for S at every supported group size from 1 to N, at least one:
 /// static_assert(colls::proven<my_schedule, 16>);
 /// A concept, so that a compiler explains why it is false: a note names law_broken<...>, with the law, the place and
 /// the smallest such group size. prove<S, N>() has that in the first line; verify<S>(n).text() gives it in words.
@@ -82,7 +80,7 @@ template <class S, int N>
 constexpr bool prove() {
     return true;
 }
-/// The overload that names what is broken: it is no constant expression of type bool.
+/// The overload that names what is broken: it is not a constant expression of type bool.
 template <class S, int N>
 constexpr auto prove() {
     return detail::proof_upto<S, N>();

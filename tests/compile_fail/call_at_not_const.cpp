@@ -1,5 +1,5 @@
 // A schedule is read through a const reference, so that an `at` that is neither const nor static does not count.
-// expect: colls: this is no schedule: it needs .*const or static
+// expect: colls: this is not a schedule: it needs .*const or static
 // errors: 1
 #include <colls/colls.hpp>
 #include <colls/transports/threads.hpp>

@@ -1,4 +1,4 @@
-// expect: colls: this is no schedule: it needs
+// expect: colls: this is not a schedule: it needs
 // errors: 1
 #include <colls/colls.hpp>
 #include <colls/transports/threads.hpp>

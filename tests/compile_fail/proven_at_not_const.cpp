@@ -1,5 +1,5 @@
 // Neither proven nor silently skipped: the compiler says why.
-// expect: colls: this is no schedule: it needs .*const or static
+// expect: colls: this is not a schedule: it needs .*const or static
 // errors: 1
 #include <colls/verify.hpp>
 

@@ -1,5 +1,5 @@
 // An all_reduce that is not a composition loses information when it is reversed.
-// expect: colls: reversed<S>: S implements an all_reduce that is no composition, or a scan, or uses scratch slots
+// expect: colls: reversed<S>: S implements an all_reduce that is not a composition, or a scan, or uses scratch slots
 // errors: 1
 #include <colls/algebra.hpp>
 #include <colls/schedules/recursive_doubling.hpp>

@@ -1,4 +1,4 @@
-// expect: colls: reversed<S>: S implements an all_reduce that is no composition, or a scan, or uses scratch slots
+// expect: colls: reversed<S>: S implements an all_reduce that is not a composition, or a scan, or uses scratch slots
 // errors: 1
 #include <colls/algebra.hpp>
 #include <colls/schedules/ring.hpp>

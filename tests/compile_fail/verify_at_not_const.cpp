@@ -1,5 +1,5 @@
 // verify() and cost_of() report it in words, too.
-// expect: colls: this is no schedule: it needs .*const or static
+// expect: colls: this is not a schedule: it needs .*const or static
 // errors: 1
 #include <colls/cost.hpp>
 #include <colls/verify.hpp>

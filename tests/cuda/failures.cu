@@ -227,7 +227,7 @@ void refusals(colls::communicator& host) {
         wrong_call();
     else
         expect_error(
-            errc::peer_failed, last, "a call that a peer has refused", {"which it refused", "input and output"}, [&] {
+            errc::peer_failed, last, "a call that a peer has refused", {"refused this call", "input and output"}, [&] {
                 x.sum(gpu);
                 x.finish(gpu);
             });

@@ -107,11 +107,11 @@ public:
         }
         for (int r = 0; r < n_; ++r)
             proxies_.push_back(std::make_unique<kernel::proxy>(
-                handles_[index(r)].far, make(r),
-                [this, r](const kernel::proxy::notice& n) { order(r, n.why, n.peer); },
+                handles_[index(r)].far, make(r), [this, r](const kernel::proxy::notice& n) { order(r, n.why, n.peer); },
                 [this, r](kernel::proxy::notice& n) {
                     const kernel::failure_report& report = reports_[index(r)];
-                    const auto why = std::atomic_ref<std::uint64_t>(reports_[index(r)].what).load(std::memory_order_acquire);
+                    const auto why =
+                        std::atomic_ref<std::uint64_t>(reports_[index(r)].what).load(std::memory_order_acquire);
                     if (why == 0) return false;
                     n = {static_cast<kernel::failure>(why), report.peer, ""};
                     return true;

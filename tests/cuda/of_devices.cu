@@ -224,8 +224,8 @@ void residency(int n) {
     };
     call(a, x, 0);
     call(b, y, 0);
-    expect_error(errc::unsupported, "a third group at the same time", "beside the calls of other groups",
-        [&] { call(c, z, 0); });
+    expect_error(
+        errc::unsupported, "a third group at the same time", "also has calls of other groups", [&] { call(c, z, 0); });
     for (std::size_t r = 1; r < a.size(); ++r) call(b, y, r), call(a, x, r);
     a.finish();
     b.finish();

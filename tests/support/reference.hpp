@@ -16,9 +16,7 @@ using colls::name_of;
 using colls::reduces;
 using colls::rooted;
 /// Cut into one block a rank: the collectives that have a v-variant.
-inline bool has_blocks(what c) {
-    return colls::owned(c) || c == what::all_to_all;
-}
+inline bool has_blocks(what c) { return colls::owned(c) || c == what::all_to_all; }
 
 /// The balanced partition of `total` into n blocks.
 inline std::vector<std::size_t> balanced(std::size_t total, int n) {

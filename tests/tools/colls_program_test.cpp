@@ -4,6 +4,7 @@
 #include "execute.hpp"
 #include "spoiled.hpp"
 #include "support/schedules.hpp"
+#include "svg_text.hpp"
 
 #include <colls/cost.hpp>
 #include <colls/detail/support/tuning_file.hpp>
@@ -469,6 +470,42 @@ TEST_CASE("colls compare: the best schedule is that of the least predicted time,
     CHECK(count_of(folder.read("c.svg"), "<circle") == count_of(table.text, "\nfrom "));
 }
 
+TEST_CASE("colls compare: at most eight lines, each with its name; the fastest in a band; the others named", "[tool]") {
+    const scratch folder;
+    for (const char* input : {"all_reduce -n 16 --alpha 5 --beta 0.1 --gamma 0.05", "all_reduce -n 8",
+             "all_reduce -n 61", "broadcast -n 7 --alpha 50", "reduce_scatter -n 32 --sizes 64,1M,1G",
+             "all_gather -n 5 --beta 3", "all_to_all -n 12", "gather -n 2", "all_reduce -n 2 --sizes 8,16"}) {
+        INFO(input);
+        const program_result rows = folder.run(std::string("compare ") + input + " --json");
+        REQUIRE(rows.status == 0);
+        const program_result table =
+            folder.run(std::string("compare ") + input + " --svg '" + folder.file("c.svg") + "'");
+        REQUIRE(table.status == 0);
+        const std::string svg = folder.read("c.svg");
+        support::check_texts_are_apart(svg);
+        const auto lines = support::lines_of(svg);
+        CHECK(lines.size() <= 8);
+        std::set<std::string> drawn, all, named;
+        for (const auto& names : lines)
+            for (const std::string& name : names) CHECK(drawn.insert(name).second);
+        std::string note, beside;
+        for (const support::svg_text& t : support::texts_of(svg)) {
+            if (t.look == "soft") note += t.words + ' ';
+            if (t.look == "page" || t.look.starts_with("f")) beside += t.words + ' ';  // within the band, and below it
+        }
+        for (const json& row : json::parse(rows.text)) {
+            CHECK(drawn.contains(row["best"].get<std::string>()));
+            CHECK(beside.find(row["best"].get<std::string>()) != std::string::npos);
+            for (const auto& [name, seconds] : row["seconds"].items()) all.insert(name);
+        }
+        for (const std::string& name : all) {
+            INFO(name);
+            CHECK((drawn.contains(name) || note.find(' ' + name) != std::string::npos));
+        }
+        CHECK(count_of(svg, "<circle") == count_of(table.text, "\nfrom "));
+    }
+}
+
 TEST_CASE("colls draw --svg: an arrow for each message", "[tool]") {
     const scratch folder;
     const program_result r = folder.run("draw circulant reduce_scatter -n 6 --svg '" + folder.file("a.svg") + "'");
@@ -785,7 +822,7 @@ TEST_CASE("colls synthesise: schedules within 5 % of the bound of the links, pro
     CHECK(folder.run("synthesise all_gather" + torus + " -n 1").says("for two ranks or more"));
     const std::string kept = folder.read("own.hpp");
     CHECK(folder.run("synthesise all_gather" + torus + " --cut 1 -o '" + folder.file("own.hpp") + "' --type 'a b'")
-            .says("'a b' is no name of a type"));
+            .says("'a b' is not the name of a type"));
     CHECK(folder.read("own.hpp") == kept);
 }
 
@@ -927,7 +964,7 @@ TEST_CASE("colls: networks that are refused", "[tool]") {
         CHECK(r.says(words));
     };
     refused("{", "parse error");
-    refused("[]", "this is no object");
+    refused("[]", "this is not an object");
     refused(R"({"kind": "cube"})", "there is no kind 'cube'; there are: flat, two_level, fat_tree, torus, dragonfly");
     refused(R"({"kind": "flat", "ranks": 4})", "the network lacks 'link'");
     refused(R"({"kind": "flat", "ranks": 4, "link": {"latency_us": 1, "gbps": 1}})", "link has 'gbps'; it may have");
@@ -951,7 +988,7 @@ TEST_CASE("colls: networks that are refused", "[tool]") {
     refused(good, "--groups takes numbers", "--groups 2..4");
     refused(good, "--stragglers takes ONE_IN:MICROSECONDS", "--stragglers many");
     refused(good, "--stragglers takes ONE_IN:MICROSECONDS", "--stragglers 2:nan");
-    refused(good, "is no time from 0 on", "--noise -5");
+    refused(good, "is not a time of 0 or more", "--noise -5");
     CHECK(folder.run("simulate all_reduce --topology /nowhere.json").says("/nowhere.json cannot be opened"));
     CHECK(
         folder.run("choose gather --tune x --topology '" + folder.file("n.json") + "'").says("always goes by direct"));
@@ -1027,28 +1064,28 @@ TEST_CASE("colls: what is refused, and how it says so", "[tool]") {
     refused("prove rings", "there is no family 'rings'; there are: direct, ring, ");
     refused("cost ring all_to_all", "ring has no schedule for all_to_all; it has: ");
     refused("cost ring everything", "there is no collective 'everything'; there are: ");
-    refused("prove ring --ranks 4..2", "'4..2' is no range of group sizes");
-    refused("cost ring --ranks 2..4", "one group size is wanted");
-    refused("cost ring --bytes 5X", "'5X' is no size");
+    refused("prove ring --ranks 4..2", "'4..2' is not a range of group sizes");
+    refused("cost ring --ranks 2..4", "give one group size");
+    refused("cost ring --bytes 5X", "'5X' is not a size");
     refused("draw ring --svg x.svg", "name one collective");
     refused("draw ring all_gather", "name a file to draw to");
     refused("draw ring all_gather -n 200 --svg x.svg", "a picture has at most 32 ranks");
     refused("draw halving_doubling all_reduce -n 6 --svg x.svg", "does not support 6 ranks");
     refused("draw ring all_gather -n 4 --svg /nowhere/x.svg", "cannot write /nowhere/x.svg");
     refused("prove --include nowhere.hpp my::s", "there is no header nowhere.hpp");
-    refused("prove --include /tmp my::s", "this is no file: /tmp");
-    refused("cost ring all_reduce --alpha -5", "-5 is no time from 0 on");
-    refused("compare all_reduce --beta nan", "nan is no time from 0 on");
+    refused("prove --include /tmp my::s", "this is not a file: /tmp");
+    refused("cost ring all_reduce --alpha -5", "-5 is not a time of 0 or more");
+    refused("compare all_reduce --beta nan", "nan is not a time of 0 or more");
     refused("cost ring --frob", "--frob");
     refused("cost", "family");
     std::ofstream(folder.file("broken.hpp")) << "struct s {";
     refused("prove --include '" + folder.file("broken.hpp") + "' s", "does not compile:");
     std::ofstream(folder.file("empty.hpp")) << "struct s {};";
-    refused("prove --include '" + folder.file("empty.hpp") + "' s", "s is no schedule and no family");
+    refused("prove --include '" + folder.file("empty.hpp") + "' s", "s is neither a schedule nor a family");
     refused("import /nowhere/plan.xml", "cannot read /nowhere/plan.xml");
     refused("export ring all_reduce --format svg",
         "there is no format 'svg'; there are: msccl, mscclpp, dot, trace, chakra");
-    refused("export ring all_reduce --format chakra", "a file for each rank: name how they begin, -o PREFIX");
+    refused("export ring all_reduce --format chakra", "a file for each rank: give the start of their names, -o PREFIX");
     CHECK(folder.run("").status != 0);
     CHECK(folder.run("--help").says("colls prove --include my.hpp my::schedule"));
 }

@@ -292,7 +292,7 @@ TEST_CASE("exchange: plans that are wrong are refuted in words, and what is no p
     expect(broadcast(send, receive, R"(<tb id="1" send="-1" recv="0" chan="0"></tb>)"), verdict::refused,
         {"another thread block receives from gpu 0 on channel 0"});
     expect(R"(<algo name="c" ngpus="1" coll="custom" nchunksperloop="1"><gpu id="0"/></algo>)", verdict::refused,
-        {"'custom' is no collective with a known result"});
+        {"'custom' is not a collective with a known result"});
     CHECK_THROWS(exchange::read_plan("<algo", "x.xml"));
     CHECK_THROWS(exchange::read_plan("<algo name=\"x\"></gpu>", "x.xml"));
     CHECK_THROWS(exchange::read_plan("{}", "x.txt"));

@@ -1049,7 +1049,7 @@ TEST_CASE("exchange: of a plan of MSCCL++ it is said where it is wrong", "[excha
         "(res), \"reduce_op\" is \"product\": there are sum, min and max");
     expect(
         "gets", [&](json& p) { op(p, 0, 0, 0)["name"] = "teleport\n"; }, verdict::refused,
-        "gpu 0, thread block 0, step 0: \"teleport\\n\" is no known operation");
+        "gpu 0, thread block 0, step 0: \"teleport\\n\" is not a known operation");
     expect(
         "gets", [&](json& p) { op(p, 0, 0, 0)["deps"] = 1; }, verdict::refused,
         "gpu 0, thread block 0, step 0 (copy) has \"deps\", which is not understood");

@@ -142,7 +142,7 @@ TEST_CASE("colls_perf: --json holds every row; --plot draws it with a peer and t
     }
     std::ifstream in(svg);
     const std::string picture((std::istreambuf_iterator<char>(in)), {});
-    for (const char* text : {">colls</text>", ">bound</text>", ">gloo</text>", ">before</text>", "GB/s", ">us</text>"})
+    for (const char* text : {">colls</text>", ">bound</text>", ">gloo</text>", ">before</text>", "GB/s", " us</text>"})
         CHECK(picture.find(text) != std::string::npos);
     for (const std::string& file : {json, svg, peer}) std::filesystem::remove(file);
 }
@@ -164,7 +164,7 @@ TEST_CASE("colls_perf: --schedule runs what it names, or says why not", "[perf]"
     refused("all_gather --schedule tree", "tree has no schedule for all_gather");
     refused("all_reduce --schedule swing --ranks 3", "swing does not support 3 ranks");
     refused("all_reduce --schedule ring --reproducible --ranks 3 -e 1K", "not reproducible");
-    refused("all_reduce --schedule eager -b 1M -e 1M --ranks 2", "eager does not do for it");
+    refused("all_reduce --schedule eager -b 1M -e 1M --ranks 2", "eager does not work for it");
 }
 
 TEST_CASE("colls_perf: wrong arguments are refused in words, with exit status 2", "[perf]") {

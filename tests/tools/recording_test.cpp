@@ -342,9 +342,9 @@ TEST_CASE("trace: what is no trace is refused", "[tool]") {
     };
     CHECK(refusal("missing.json").find("no file that COLLS_TRACE=") != std::string::npos);
     std::ofstream(f.file("text.json")) << "hello";
-    CHECK(refusal("text.json").find("is no trace") != std::string::npos);
+    CHECK(refusal("text.json").find("is not a trace") != std::string::npos);
     std::ofstream(f.file("other.json")) << "[{\"a\":1}]";
-    CHECK(refusal("other.json").find("event 0 is none that COLLS_TRACE writes: ") != std::string::npos);
+    CHECK(refusal("other.json").find("event 0 is not one that COLLS_TRACE writes: ") != std::string::npos);
     std::ofstream(f.file("empty.json")) << "[]";
     CHECK(refusal("empty.json").find("no call in it") != std::string::npos);
 }

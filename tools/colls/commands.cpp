@@ -67,7 +67,7 @@ double parse_size(const std::string& text) {
         {"", 1}, {"B", 1}, {"K", 0x1p10}, {"KB", 0x1p10}, {"M", 0x1p20}, {"MB", 0x1p20}, {"G", 0x1p30}, {"GB", 0x1p30}};
     const auto found = units.find(unit);
     if (end == 0 || found == units.end() || value < 0)
-        throw std::runtime_error(fmt::format("'{}' is no size; sizes are bytes, or 4K, 2.5M, 1G", text));
+        throw std::runtime_error(fmt::format("'{}' is not a size; sizes are bytes, or 4K, 2.5M, 1G", text));
     return value * found->second;
 }
 
@@ -84,7 +84,7 @@ std::pair<int, int> parse_range(const std::string& text) {
     } catch (const std::exception&) {
         used = 0;
     }
-    throw std::runtime_error(fmt::format("'{}' is no range of group sizes: write 8, or 2..64", text));
+    throw std::runtime_error(fmt::format("'{}' is not a range of group sizes: write 8, or 2..64", text));
 }
 
 /// Of all ranks; a count or a proof reads 10 to 100 million in a second.
@@ -211,8 +211,9 @@ int compare(const std::string& collective, int n, const std::vector<double>& siz
     if (all.empty()) throw std::runtime_error(fmt::format("no schedule can be counted on {} ranks: too many steps", n));
     if (!left_out.empty())
         fmt::print(stderr, "colls: not counted, since they have too many steps: {}\n", fmt::join(left_out, ", "));
-    const auto best_at = [&](double bytes) {
-        return *std::ranges::min_element(all, {}, [&](const auto& of) { return of.second.seconds(m, bytes); });
+    const auto best_at = [&](double bytes) {  // of equals the one that the table has
+        return *std::ranges::min_element(
+            all, {}, [&](const auto& of) { return std::pair(of.second.seconds(m, bytes), of.first); });
     };
     json rows = json::array();
     if (!as_json)
@@ -233,24 +234,56 @@ int compare(const std::string& collective, int n, const std::vector<double>& siz
                     : std::string());
         }
     }
-    // Where the best one changes, by bisection between two sizes.
-    std::vector<std::pair<double, double>> crossings;
+    // Where the best one changes: by bisection between two sizes, and again from there, since it may change twice.
+    struct crossing {
+        double bytes, seconds;
+        std::string family;
+    };
+    std::vector<crossing> crossings;
     for (std::size_t i = 1; i < sizes.size(); ++i) {
-        double low = sizes[i - 1], high = sizes[i];
-        const std::string before = best_at(low).first, after = best_at(high).first;
-        if (before == after) continue;
-        while (high - low > 1 && high / low > 1.001)
-            (best_at(std::sqrt(low * high)).first == before ? low : high) = std::sqrt(low * high);
-        crossings.emplace_back(high, best_at(high).second.seconds(m, high));
-        if (!as_json) fmt::print("from {} on {}, not {}\n", show_size(high), best_at(high).first, before);
+        double from = sizes[i - 1];
+        const std::string last = best_at(sizes[i]).first;
+        for (std::string before = best_at(from).first; before != last; before = best_at(from).first) {
+            double low = from, high = sizes[i];
+            while (high - low > 1 && high / low > 1.001)
+                (best_at(std::sqrt(low * high)).first == before ? low : high) = std::sqrt(low * high);
+            from = high;
+            const auto& [family, c] = best_at(high);
+            crossings.push_back({high, c.seconds(m, high), family});
+            if (!as_json) fmt::print("from {} on {}, not {}\n", show_size(high), family, before);
+        }
     }
     if (as_json) print(rows);
     if (!svg.empty()) {
-        example::plot chart(fmt::format("{} on {} ranks, predicted", colls::name_of(which), n), {"bytes", true},
-            {"microseconds", true});
+        example::plot chart(fmt::format("{} on {} ranks, predicted", colls::name_of(which), n),
+            {"size", true, example::unit::binary_bytes}, {"time", true, example::unit::seconds});
+        // More sizes than the table has, so that lines are curves.
+        constexpr double finer = 4;
         for (const auto& [family, c] : all)
-            for (const double bytes : sizes) chart.add(family, bytes, c.seconds(m, bytes) * 1e6);
-        for (const auto& [x, y] : crossings) chart.mark(x, y * 1e6);
+            for (std::size_t i = 0; i < sizes.size(); ++i) {
+                chart.add(family, sizes[i], c.seconds(m, sizes[i]));
+                for (double part = 1; part < finer && i + 1 < sizes.size(); ++part) {
+                    const double bytes = sizes[i] * std::pow(sizes[i + 1] / sizes[i], part / finer);
+                    chart.add(family, bytes, c.seconds(m, bytes));
+                }
+            }
+        const std::vector<std::string> others = chart.keep_lowest(8);
+        std::vector<example::plot::stretch> stretches{{sizes.front(), sizes.back(), best_at(sizes.front()).first}};
+        std::string says;
+        for (const crossing& at : crossings) {
+            chart.mark(at.bytes, at.seconds, show_size(at.bytes));
+            says += fmt::format(
+                "{}{} up to {}", says.empty() ? "The fastest: " : ", ", stretches.back().line, show_size(at.bytes));
+            stretches.back().to = at.bytes;
+            stretches.push_back({at.bytes, sizes.back(), at.family});
+        }
+        chart.says(says.empty() ? stretches.back().line + " is the fastest at every size."
+                                : fmt::format("{}, {} for larger ones.", says, stretches.back().line));
+        chart.band("fastest", stretches);
+        chart.note(fmt::format(
+            "alpha {}, beta {:.4g} ns/B, gamma {:.4g} ns/B", show_time(m.alpha), m.beta * 1e9, m.gamma * 1e9));
+        if (!others.empty())
+            chart.note(fmt::format("Slower at every size, and not drawn: {}.", fmt::join(others, ", ")));
         chart.write(svg);
     }
     return good;

@@ -58,7 +58,7 @@ struct arguments {
     std::vector<tool::entry> own() const {
         if (asked.include.empty() && !asked.name.empty())
             throw std::runtime_error(
-                fmt::format("all families of the library are compared: '{}' is one too many", asked.name));
+                fmt::format("compare takes all families of the library: leave out '{}'", asked.name));
         if (!asked.include.empty() && asked.name.empty())
             throw std::runtime_error("--include needs the name of the type, before the collective");
         return asked.include.empty() ? std::vector<tool::entry>{} : tool::find(asked);
@@ -71,7 +71,7 @@ struct arguments {
     }
     int group(int of_plan = 0) const {
         const auto [first, last] = group_range(of_plan);
-        if (first != last) throw std::runtime_error("one group size is wanted here, not a range");
+        if (first != last) throw std::runtime_error("give one group size here, not a range");
         return first;
     }
     std::vector<double> sizes_or_steps() const {
@@ -87,7 +87,7 @@ struct arguments {
         char surplus = 0;
         if (std::sscanf(stragglers.c_str(), "%d:%lf%c", &d.one_in, &late, &surplus) != 2 || d.one_in < 1 ||
             !(late >= 0 && late < 1e18))
-            throw std::runtime_error("--stragglers takes ONE_IN:MICROSECONDS, as 16:500");
+            throw std::runtime_error("--stragglers takes ONE_IN:MICROSECONDS, such as 16:500");
         d.late = late * 1e-6;
         return d;
     }
@@ -97,7 +97,8 @@ struct arguments {
 CLI::Validator duration() {
     return {[](const std::string& text) {
                 double x = -1;
-                return CLI::detail::lexical_cast(text, x) && x >= 0 && x < 1e18 ? "" : text + " is no time from 0 on";
+                return CLI::detail::lexical_cast(text, x) && x >= 0 && x < 1e18 ? ""
+                                                                                : text + " is not a time of 0 or more";
             },
         "TIME"};
 }
@@ -108,10 +109,10 @@ void add_schedule(CLI::App& to, arguments& a, bool compares = false) {
         compares ? "with --include: a C++ type, which is compared with the families of the library"
                  : "a family of the library (`colls list`), with --include a C++ type, or a plan's file (.xml, .json)");
     to.add_option(compares ? "--collective,collective" : "collective", a.asked.collective,
-        compares ? "all_reduce, allgather, ..." : "all_reduce, allgather, ...; without it all that the family has");
+        compares ? "all_reduce, allgather, ..." : "all_reduce, allgather, ... (default: all that the family has)");
     if (!compares) family->required();
     to.add_option("--include", a.asked.include,
-        "a header that declares the type, a schedule or a family; it is compiled by $CXX, or c++");
+        "a header that declares the type, a schedule or a family; $CXX, or c++, compiles it");
 }
 void add_machine(CLI::App& to, arguments& a) {
     to.add_option("--alpha", a.alpha, "microseconds of a round")->capture_default_str()->check(duration());
@@ -150,9 +151,9 @@ int run(int argc, char** argv) {
         "    colls import ring.xml --run\n"
         "    colls perf all_reduce --ranks 4 -b 8 -e 16M\n"
         "    COLLS_TRACE=run.json mpirun -n 4 ./program; colls trace summary run.json\n\n"
-        "Exit status: 0, 1 where a schedule is refuted, 2 where something is wrong with the command, 3 where a plan is "
-        "proven, but\n"
-        "of a form that this library does not run.",
+        "Exit status: 0; 1: a schedule is refuted; 2: the command is wrong; 3: a plan is proven, but has a form that "
+        "this library\n"
+        "does not run.",
         "colls"};
     app.require_subcommand(1);
 
@@ -161,8 +162,8 @@ int run(int argc, char** argv) {
     CLI::App& prove = *app.add_subcommand("prove", "proves a schedule for a range of group sizes");
     add_schedule(prove, a);
     prove.add_flag("--local", a.local,
-        "by local conditions: each rank's steps alone, or rank 0's where the ranks are its translations; takes 65536 "
-        "ranks, and every size to there (docs/proof.md)");
+        "prove by local conditions, from the steps of each rank, or of rank 0 where the others are its translations: "
+        "every size to 65536 ranks (docs/proof.md)");
     CLI::App& cost = *app.add_subcommand("cost", "rounds, messages, bytes, and the predicted time");
     add_schedule(cost, a);
     add_machine(cost, a);
@@ -171,7 +172,8 @@ int run(int argc, char** argv) {
         *app.add_subcommand("compare", "all schedules of a collective over sizes, and the best of each");
     compare.add_option("collective", a.collective, "all_reduce, allgather, ...")->required();
     add_machine(compare, a);
-    compare.add_option("--sizes", a.sizes, "bytes, with K, M or G; without it 8 to 1G in steps of 4")->delimiter(',');
+    compare.add_option("--sizes", a.sizes, "bytes, with K, M or G (default: 8 to 1G, each 4 times the one before)")
+        ->delimiter(',');
     CLI::App& draw = *app.add_subcommand("draw",
         "a picture of all rounds, and a page that plays them\n\n"
         "    colls draw ring --page ring.html                 every collective, group size and root\n"
@@ -181,29 +183,31 @@ int run(int argc, char** argv) {
     add_machine(draw, a);
     draw.add_option("--page,--html", a.page,
         "write a page to this file, which needs no other one: it plays every collective, group size and root");
-    draw.add_option(
-            "--largest", a.largest, "of the page: the largest group size, 32 at most; without it 16, or --ranks")
+    draw.add_option("--largest", a.largest, "of the page: the largest group size, 32 at most; default: 16, or --ranks")
         ->check(CLI::Range(1, tool::most_page_ranks));
     CLI::App& simulate = *app.add_subcommand("simulate", "times of schedules on a network, by the number of ranks");
     add_schedule(simulate, a);
-    simulate.add_option("--groups", a.groups, "numbers of ranks, as 8,64; without it powers of two")->delimiter(',');
+    simulate.add_option("--groups", a.groups, "numbers of ranks, such as 8,64 (default: powers of two)")
+        ->delimiter(',');
     simulate
         .add_option("--noise", a.noise,
-            "microseconds that each rank loses in each round, in the mean; they are "
-            "exponentially distributed")
+            "microseconds that each rank loses in each round, on average "
+            "(exponentially distributed)")
         ->check(duration());
-    simulate.add_option("--stragglers", a.stragglers, "ONE_IN:MICROSECONDS: one rank in so many begins so much later");
-    simulate.add_option("--trials", a.trials, "with these, the mean of so many simulations")
+    simulate.add_option(
+        "--stragglers", a.stragglers, "ONE_IN:MICROSECONDS: one rank in ONE_IN begins MICROSECONDS late");
+    simulate.add_option("--trials", a.trials, "with --noise or --stragglers: the mean of this many simulations")
         ->capture_default_str()
         ->check(CLI::PositiveNumber);
     CLI::App& choose =
         *app.add_subcommand("choose", "the best schedule on a network by size, as a file for COLLS_TUNE");
     add_schedule(choose, a, true);
-    choose.add_option("--sizes", a.sizes, "bytes, with K, M or G; without it 8 to 1G in steps of 4")->delimiter(',');
+    choose.add_option("--sizes", a.sizes, "bytes, with K, M or G (default: 8 to 1G, each 4 times the one before)")
+        ->delimiter(',');
     choose.add_option("--tune", a.tune, "write the choices to this file, for COLLS_TUNE");
-    CLI::App& place = *app.add_subcommand("place", "searches places of the ranks on a network, for less time");
+    CLI::App& place = *app.add_subcommand("place", "looks for places of the ranks on a network that take less time");
     add_schedule(place, a);
-    place.add_option("--tries", a.tries, "exchanges of two ranks to be tried")
+    place.add_option("--tries", a.tries, "exchanges of two ranks to try")
         ->capture_default_str()
         ->check(CLI::Range(0, 1 << 30));
     CLI::App& synthesise = *app.add_subcommand("synthesise",
@@ -211,22 +215,23 @@ int run(int argc, char** argv) {
         "    colls synthesise --topology torus.json --collective all_gather --bytes 1G -o torus.hpp\n"
         "    colls prove --include torus.hpp synthesised::all_gather_of_16 -n 16");
     add_schedule(synthesise, a, true);
-    synthesise.add_option("--cut", a.cut, "blocks into which each rank's block is cut; without it the best of several")
+    synthesise
+        .add_option("--cut", a.cut, "parts into which each rank's block is cut (default: the best of several numbers)")
         ->check(CLI::Range(1, 1024));
-    synthesise.add_option("--tries", a.synthesis.what.tries, "searches for each cut, of which the best is taken")
+    synthesise.add_option("--tries", a.synthesis.what.tries, "searches for each cut; the best result is taken")
         ->capture_default_str()
         ->check(CLI::Range(1, 1000));
     synthesise.add_option("--seed", a.synthesis.what.seed, "of the search")->capture_default_str();
     synthesise.add_option("-o,--output", a.synthesis.output, "write a header with the schedule to this file");
     synthesise.add_option(
-        "--type", a.synthesis.type, "the name of its type; without it synthesised::COLLECTIVE_of_RANKS");
+        "--type", a.synthesis.type, "the name of its type (default: synthesised::COLLECTIVE_of_RANKS)");
     CLI::App& trace = *app.add_subcommand("trace", "what the ranks of a program did, recorded by COLLS_TRACE");
     trace.require_subcommand(1);
     CLI::App& summary = *trace.add_subcommand("summary", "the slowest rank and link, and where the time went");
-    CLI::App& merge = *trace.add_subcommand("merge", "one file of all processes', on one clock, for Perfetto");
+    CLI::App& merge = *trace.add_subcommand("merge", "one file for all processes, on one clock, for Perfetto");
     for (CLI::App* const each : {&summary, &merge})
-        each->add_option("traces", a.traces, "COLLS_TRACE's value, or the files that it has made")->required();
-    merge.add_option("-o,--output", a.output, "the file to be written")->required();
+        each->add_option("traces", a.traces, "the value of COLLS_TRACE, or the files that it made")->required();
+    merge.add_option("-o,--output", a.output, "the file to write")->required();
     app.add_subcommand("perf", "times collectives: colls_perf with these options");  // see above
     CLI::App& export_plan = *app.add_subcommand("export",
         "a schedule in another library's format\n\n"
@@ -240,30 +245,29 @@ int run(int argc, char** argv) {
             "Graphviz; chakra: execution traces for ASTRA-sim, a file for each rank; trace: their nodes as JSON")
         ->capture_default_str();
     export_plan.add_flag("--out-of-place", a.format.out_of_place, "msccl: input and output are different buffers");
-    export_plan.add_option(
-        "-o,--output", a.output, "write to this file; chakra: to files that begin so, as PREFIX.0.et");
+    export_plan.add_option("-o,--output", a.output, "write to this file; chakra: to PREFIX.0.et, PREFIX.1.et, ...");
     CLI::App& import = *app.add_subcommand("import",
         "a plan of another library: what it is, proven or refuted, priced, run\n\n"
         "    colls import ring.xml --run\n\n"
-        "prove, cost, draw, simulate, place and export take a plan's file in the place of a family.");
+        "prove, cost, draw, simulate, place and export take a plan's file in place of a family.");
     import.add_option("plan", a.asked.name, "MSCCL XML (.xml), or an execution plan of MSCCL++ (.json)")->required();
-    import.add_flag("--run", a.run, "run it over threads, with a serial computation beside it");
+    import.add_flag("--run", a.run, "run it on threads, and compare with a serial computation");
     add_machine(import, a);
     for (CLI::App* const each : {&export_plan, &import})
         each->add_option("--bytes", a.bytes, "of the user's buffer, with K, M or G")->capture_default_str();
     for (CLI::App* const each : {&simulate, &choose, &place, &synthesise})
         each->add_option("--topology", a.topology, "the network: a file of JSON, docs/simulate.md")->required();
     for (CLI::App* const each : {&choose, &place, &synthesise})
-        each->add_option("-n,--ranks", a.network_ranks, "group size: the first ranks of the network; without it all");
+        each->add_option("-n,--ranks", a.network_ranks, "group size: the first ranks of the network (default: all)");
     for (CLI::App* const each : {&simulate, &place, &synthesise})
         each->add_option("--bytes", a.bytes, "of the user's buffer, with K, M or G")->capture_default_str();
     for (CLI::App* const each : {&compare, &draw})
         each->add_option("--svg,--plot", a.svg, "write a picture to this file");
     for (CLI::App* const each : {&list, &prove, &cost, &compare, &draw, &export_plan})
         each->add_option("-n,--ranks", a.ranks,
-            each == &prove  ? "group sizes: 8, or 2..512; without it 8, or that of a plan"
-            : each == &draw ? "group size, the first one that a page shows; without it 8, or that of a plan"
-                            : "group size; without it 8, or that of a plan");
+            each == &prove  ? "group sizes: 8, or 2..512 (default: 8, or that of the plan)"
+            : each == &draw ? "group size, the first one that a page shows (default: 8, or that of the plan)"
+                            : "group size (default: 8, or that of the plan)");
     for (CLI::App* const each :
         {&list, &prove, &cost, &compare, &simulate, &choose, &place, &synthesise, &import, &summary})
         each->add_flag("--json", a.json, "print JSON");
@@ -275,7 +279,7 @@ int run(int argc, char** argv) {
 
     a.settle_words();
     if ((simulate.parsed() || choose.parsed() || synthesise.parsed()) && a.asked.collective.empty())
-        throw std::runtime_error("name a collective, as all_reduce");
+        throw std::runtime_error("name a collective, such as all_reduce");
     if (trace.parsed()) {
         const tool::recording recorded = tool::read_recording(a.traces);
         if (summary.parsed()) return tool::summarise(recorded, a.json);
@@ -322,7 +326,7 @@ int run(int argc, char** argv) {
         std::vector<int> groups;
         for (const std::string& text : a.groups) {
             const auto [first, last] = tool::parse_range(text);
-            if (first != last) throw std::runtime_error("--groups takes numbers, as 8,16,32");
+            if (first != last) throw std::runtime_error("--groups takes numbers, such as 8,16,32");
             groups.push_back(first);
         }
         const std::vector<tool::entry> only = a.asked.name.empty() ? std::vector<tool::entry>{} : tool::find(a.asked);
@@ -347,9 +351,9 @@ int run(int argc, char** argv) {
         a.format.bytes = tool::parse_size(a.bytes);
         for (const tool::exported_file& file : tool::exported(found[0], n, a.format)) {
             if (a.output.empty() && !file.suffix.empty())
-                throw std::runtime_error(
-                    fmt::format("{} has a file for each rank: name how they begin, -o PREFIX for PREFIX{} and so on",
-                        a.format.format, file.suffix));
+                throw std::runtime_error(fmt::format(
+                    "{} writes a file for each rank: give the start of their names, -o PREFIX for PREFIX{} and so on",
+                    a.format.format, file.suffix));
             if (a.output.empty())
                 fmt::print("{}", file.content);
             else
@@ -371,7 +375,7 @@ int main(int argc, char** argv) {
         fmt::print(stderr, "refuted: {}\n", e.what());
         return tool::refuted;
     } catch (const std::bad_alloc&) {
-        fmt::print(stderr, "colls: there is not enough memory for so much: ask for fewer ranks\n");
+        fmt::print(stderr, "colls: there is not enough memory: ask for fewer ranks\n");
         return tool::misused;
     } catch (const std::exception& e) {
         fmt::print(stderr, "colls: {}\n", tool::without_exception_names(colls::detail::quoted(e.what())));

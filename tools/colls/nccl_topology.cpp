@@ -224,7 +224,7 @@ private:
 
 sim::topology nccl_topology(const std::string& xml, const nccl_hosts& hosts) {
     const element system = exchange::read_xml(xml);
-    if (system.name != "system") throw std::runtime_error(fmt::format("<system> is wanted, not <{}>", system.name));
+    if (system.name != "system") throw std::runtime_error(fmt::format("<system> is expected, not <{}>", system.name));
     std::set<std::string> warnings;
     warn_of_unknown(system, warnings);
     for (const std::string& warning : warnings) fmt::print(stderr, "colls: {}\n", warning);

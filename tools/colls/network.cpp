@@ -39,7 +39,7 @@ class object {
 public:
     object(const json& from, std::string name, const std::vector<std::string_view>& known)
         : from_(from), name_(std::move(name)) {
-        if (!from.is_object()) throw std::runtime_error(fmt::format("{} is no object", name_));
+        if (!from.is_object()) throw std::runtime_error(fmt::format("{} is not an object", name_));
         for (const auto& [key, value] : from.items())
             if (std::find(known.begin(), known.end(), key) == known.end())
                 throw std::runtime_error(
@@ -153,7 +153,7 @@ const std::vector<kind_of_network>& kinds() {
 }
 
 network network_of(const json& from) {
-    if (!from.is_object()) throw std::runtime_error("this is no object");
+    if (!from.is_object()) throw std::runtime_error("this is not an object");
     const std::string kind =
         from.contains("kind") && from["kind"].is_string() ? from["kind"].get<std::string>() : std::string("graph");
     std::vector<std::string_view> names;

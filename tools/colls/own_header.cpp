@@ -74,7 +74,7 @@ files::path headers() {
 
 std::vector<colls::any_schedule> schedules_of_header(const std::string& header, const std::string& type) {
     if (!files::is_regular_file(header))
-        throw std::runtime_error((files::exists(header) ? "this is no file: " : "there is no header ") + header);
+        throw std::runtime_error((files::exists(header) ? "this is not a file: " : "there is no header ") + header);
     const char* const set = std::getenv("CXX");
     const std::string compile =
         fmt::format("{} -std=c++20 -O1 -I{}", set != nullptr && *set != '\0' ? set : "c++", quoted(headers().string()));
@@ -105,8 +105,8 @@ std::vector<colls::any_schedule> schedules_of_header(const std::string& header, 
     for (int c = 0; c < colls::collective_count; ++c)
         if (const colls::any_schedule* const s = schedule(c)) found.push_back(*s);
     if (found.empty())
-        throw std::runtime_error(fmt::format(
-            "{} is no schedule and no family: it has no `implements`, and names no schedule of a collective", type));
+        throw std::runtime_error(
+            fmt::format("{} is neither a schedule nor a family: it has no `implements`, and names no schedules", type));
     return found;
 }
 

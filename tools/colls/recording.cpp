@@ -46,7 +46,7 @@ std::vector<fs::path> files_of(const std::string& name) {
 json events_in(const fs::path& file) {
     std::ifstream in(file);
     const json all = json::parse(in, nullptr, false);
-    if (!all.is_array()) throw std::runtime_error(file.string() + " is no trace: a JSON array of events is wanted");
+    if (!all.is_array()) throw std::runtime_error(file.string() + " is not a trace: it must be a JSON array of events");
     return all;
 }
 
@@ -147,8 +147,8 @@ public:
         for (std::size_t i = 0; i < all.size(); ++i) try {
                 take(all[i]);
             } catch (const json::exception& e) {
-                throw std::runtime_error(fmt::format("{}: event {} is none that COLLS_TRACE writes: {}", file.string(),
-                    i, without_exception_names(e.what())));
+                throw std::runtime_error(fmt::format("{}: event {} is not one that COLLS_TRACE writes: {}",
+                    file.string(), i, without_exception_names(e.what())));
             } catch (const std::out_of_range&) {
                 throw std::runtime_error(
                     fmt::format("{}: event {} is of a thread that no event before introduces", file.string(), i));

@@ -31,7 +31,7 @@ bool names_a_type(std::string_view name) {
 }  // namespace
 
 std::string header_of(const exchange::transfer_table& t, const std::string& name, const std::string& remark) {
-    if (!names_a_type(name)) throw std::runtime_error("'" + name + "' is no name of a type");
+    if (!names_a_type(name)) throw std::runtime_error("'" + name + "' is not the name of a type");
     const std::size_t last = name.rfind("::");
     const std::string scope = last == std::string::npos ? "" : name.substr(0, last),
                       type = last == std::string::npos ? name : name.substr(last + 2);

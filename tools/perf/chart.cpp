@@ -57,14 +57,15 @@ std::string draw(const options& o, const std::vector<row>& rows, const std::vect
     const int ranks = rows.empty() ? 0 : rows.front().ranks;
     const std::string title =
         fmt::format("{}, {} ranks, {}", all.size() == 1 ? *all.begin() : "collectives", ranks, o.transport);
-    example::plot times(title, {"bytes", true}, {"us", true}),
-        widths(title, {"bytes", true}, {"bus bandwidth, GB/s", true});
+    example::plot times(title, {"size", true, example::unit::binary_bytes}, {"time", true, example::unit::seconds}),
+        widths("Bus bandwidth", {"size", true, example::unit::binary_bytes},
+            {"bus bandwidth", true, example::unit::bytes_a_second});
     const auto add = [&](const std::string& name, const row& like, double bytes, double seconds) {
         if (bytes <= 0 || seconds <= 0) return;
         const std::string label = all.size() == 1 ? name : name + ": " + series(like);
-        times.add(label, bytes, seconds * 1e6);
+        times.add(label, bytes, seconds);
         const double factor = bus_factor(like.what, like.ranks);
-        if (factor > 0) widths.add(label, bytes, bytes / seconds * factor / 1e9);
+        if (factor > 0) widths.add(label, bytes, bytes / seconds * factor);
     };
     for (const row& r : rows) add(o.name, r, static_cast<double>(r.size.bytes()), r.seconds());
     for (const row& r : rows)
@@ -76,12 +77,33 @@ std::string draw(const options& o, const std::vector<row>& rows, const std::vect
                 for (const peer_row& q : p.rows)
                     if (compares(q, r)) add(p.name, r, q.bytes, q.seconds);
     }
-    constexpr int width = 760, height = 420;
-    const auto panel = [&](int y, const example::plot& chart) {
-        return fmt::format("<svg y=\"{}\" width=\"{}\" height=\"{}\">\n{}</svg>\n", y, width, height, chart.svg());
+    // What is seen: the smallest and the largest size of this run, and its best bandwidth.
+    const row* least = nullptr;
+    const row* most = nullptr;
+    const row* best = nullptr;
+    const auto bandwidth = [](const row& r) {
+        return static_cast<double>(r.size.bytes()) / r.seconds() * bus_factor(r.what, r.ranks);
     };
-    return fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\">\n{}{}</svg>\n", width,
-        2 * height, panel(0, times), panel(height, widths));
+    for (const row& r : rows) {
+        if (r.size.bytes() == 0 || !(r.seconds() > 0)) continue;
+        if (!least || r.size.bytes() < least->size.bytes()) least = &r;
+        if (!most || r.size.bytes() > most->size.bytes()) most = &r;
+        if (bus_factor(r.what, r.ranks) > 0 && (!best || bandwidth(r) > bandwidth(*best))) best = &r;
+    }
+    const auto size = [](const row& r) {
+        return example::shown(static_cast<double>(r.size.bytes()), example::unit::binary_bytes);
+    };
+    const auto time = [](const row& r) { return example::shown(r.seconds(), example::unit::seconds); };
+    if (least)
+        times.says(fmt::format(
+            "{} takes {} for {}, and {} for {}.", o.name, time(*least), size(*least), time(*most), size(*most)));
+    if (best) {
+        const std::string rate = example::shown(bandwidth(*best), example::unit::bytes_a_second);
+        widths.says(fmt::format("{} moves at most {}, at {}.", o.name, rate, size(*best)));
+        widths.mark(static_cast<double>(best->size.bytes()), bandwidth(*best), rate);
+        return example::plots({times, widths}).svg();
+    }
+    return times.svg();
 }
 
 }  // namespace perf

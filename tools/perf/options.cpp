@@ -66,7 +66,7 @@ std::vector<std::string> type_names() {
 
 std::size_t bytes_of(const std::string& text, const char* flag) {
     if (const auto bytes = parse_bytes(text)) return *bytes;
-    throw refusal(fmt::format("{} {}: not a size: give bytes, as 8, 64K, 32M or 0.5G", flag, text));
+    throw refusal(fmt::format("{} {}: not a size: give bytes, such as 8, 64K, 32M or 0.5G", flag, text));
 }
 
 /// Options as they are written.
@@ -121,7 +121,7 @@ void declare(CLI::App& cli, options& o, written& w, bool over_mpi) {
            "--reproducible", o.reproducible, "schedules whose bits depend on contributions alone\n(COLLS_REPRODUCIBLE)")
         ->group(group);
     cli.add_flag("--registered", o.registered, "buffers from communicator::allocate; also -R 1, -R 2")->group(group);
-    cli.add_option("-R,--local_register", w.registered, "1, 2: as --registered")
+    cli.add_option("-R,--local_register", w.registered, "1, 2: the same as --registered")
         ->check(number(0, 2))
         ->group(group)
         ->type_name("0-2");
@@ -144,7 +144,7 @@ void declare(CLI::App& cli, options& o, written& w, bool over_mpi) {
         ->check(number(1, 1024))
         ->group(group)
         ->type_name("N");
-    cli.add_option("-N,--run_cycles", o.cycles, "times that all sizes are run; 0: without end [1]")
+    cli.add_option("-N,--run_cycles", o.cycles, "how often all sizes are run; 0: for ever [1]")
         ->check(number(0, 1 << 30))
         ->group(group)
         ->type_name("N");
@@ -158,7 +158,7 @@ void declare(CLI::App& cli, options& o, written& w, bool over_mpi) {
         ->check(number(0, 3))
         ->group(group)
         ->type_name("0-3");
-    cli.add_option("-c,--check", o.checks, "calls whose data are checked, for each row; 0: none [1]")
+    cli.add_option("-c,--check", o.checks, "calls for each row whose data are checked; 0: none [1]")
         ->check(number(0, 1 << 30))
         ->group(group)
         ->type_name("N");
@@ -184,8 +184,8 @@ void declare(CLI::App& cli, options& o, written& w, bool over_mpi) {
         ->group(group)
         ->type_name("SECONDS");
     group = "Output";
-    cli.add_flag("--percentiles", o.percentiles,
-           "columns p50 and p99 of the iterations' times, each the greatest over\nranks")
+    cli.add_flag(
+           "--percentiles", o.percentiles, "columns p50 and p99 of the iterations' times, the greatest over the\nranks")
         ->group(group);
     cli.add_option("-I,--per_iter_timing", w.per_iteration, "1: columns i_min, i_max, i_p99 and i_cv% of the same [0]")
         ->check(number(0, 1))
@@ -199,11 +199,11 @@ void declare(CLI::App& cli, options& o, written& w, bool over_mpi) {
     cli.add_option("--json", o.json, "write machine, settings and rows to this file; also -J")
         ->group(group)
         ->type_name("FILE");
-    cli.add_option("-J,--output_file", w.output, "as --json")->group(group)->type_name("FILE");
+    cli.add_option("-J,--output_file", w.output, "the same as --json")->group(group)->type_name("FILE");
     cli.add_option("--plot", o.plot, "draw time and bandwidth over size to this SVG file, with the\nmachine's bound")
         ->group(group)
         ->type_name("FILE");
-    cli.add_option("--peer", w.peers, "another line of the plot: a file that --json or scripts/bench wrote")
+    cli.add_option("--peer", w.peers, "one more line of the plot: a file that --json or scripts/bench wrote")
         ->group(group)
         ->type_name("NAME=FILE");
     cli.add_option("--name", o.name, "of these figures in the plot and the file [colls]")
@@ -214,7 +214,7 @@ void declare(CLI::App& cli, options& o, written& w, bool over_mpi) {
            "library's choice, and write them to this file, for COLLS_TUNE")
         ->group(group)
         ->type_name("FILE");
-    cli.add_flag("--progress", o.progress, "say on standard error what is measured; done where that is a\nterminal")
+    cli.add_flag("--progress", o.progress, "say on standard error what is being measured (default on a\nterminal)")
         ->group(group);
     for (std::size_t i = 0; i < std::size(not_here); ++i)
         cli.add_option(not_here[i].flag, w.refused[i], "")->group("");  // not in --help
@@ -228,7 +228,7 @@ void check_tune(const options& o) {
         throw refusal("--tune measures one type, operator and root: a file has one choice for all of them");
     if (const char* const set = std::getenv("COLLS_TUNE"); set && *set)
         throw refusal(
-            fmt::format("--tune: COLLS_TUNE is {}, whose choices would pass for the library's own: unset it", set));
+            fmt::format("--tune: COLLS_TUNE is {}, whose choices would count as the library's own: unset it", set));
     if (const char* const set = std::getenv("COLLS_SCHEDULE"); set && *set)
         throw refusal(
             fmt::format("--tune: COLLS_SCHEDULE is {}, which is not the library's own choice: unset it", set));
@@ -298,7 +298,8 @@ void resolve(options& o, const written& w, bool over_mpi) {
     }
     if (!o.peers.empty() && o.plot.empty()) throw refusal("--peer: peers are drawn, so give --plot FILE, too");
     if (o.cycles == 0 && (!o.json.empty() || !o.plot.empty()))
-        throw refusal("-N 0: a run without end writes no file: give -N another number, or neither --json nor --plot");
+        throw refusal(
+            "-N 0: a run that never ends writes no file: give -N another number, or neither --json nor --plot");
     if (!o.tune.empty()) check_tune(o);
     if (o.name.empty()) o.name = o.schedule.empty() ? "colls" : "colls " + o.schedule;
     if (o.transport == "shm") o.transport = "processes";

@@ -115,7 +115,7 @@ std::string heading(const options& o, const std::vector<place>& ranks) {
     if (o.reproducible) out += "# Reproducible\n";
     if (o.registered) out += "# Buffers from communicator::allocate\n";
     constexpr const char* modes[] = {"each operation is started and waited for",
-        "a barrier behind each iteration, timed", "", "a barrier around each iteration, not timed"};
+        "a barrier after each iteration, timed", "", "a barrier around each iteration, not timed"};
     if (o.blocking != 2) out += fmt::format("# Blocking {}: {}\n", o.blocking, modes[o.blocking]);
     if (o.fresh) out += "# Fresh: inputs are rewritten before each iteration and outputs read after it, not timed\n";
     out += "#\n# Using ranks\n";

@@ -123,7 +123,7 @@ private:
         return true;
     }
 
-    /// Why the schedule that the user names does not do for a collective; empty: it does.
+    /// Why the schedule that the user names does not work for a collective; empty: it does.
     std::string misfit(job j) const {
         if (!o_.tune.empty())
             if (const std::string why = not_tuned(j); !why.empty()) return why;
@@ -154,7 +154,7 @@ private:
         }
         if (plan_.empty())
             throw std::runtime_error((o_.tune.empty() ? o_.schedule : "--tune") +
-                                     " does for none of the collectives, types and sizes asked for");
+                                     " works for none of the collectives, types and sizes asked for");
     }
     void plan(job j) {
         const std::vector<reduction> ops = reduces(j) ? o_.ops : std::vector{reduction::none};
@@ -191,7 +191,7 @@ private:
     /// False where the library would take another schedule than the one that the user names.
     bool fits(const call_kind& kind, const shape& s) {
         if (o_.schedule.empty() || kind.schedule >= 0 || schedule_of(kind, s) == o_.schedule) return true;
-        say("# Left out: {} of {} bytes: {} does not do for it{}\n", name_of(kind.what), s.bytes(), o_.schedule,
+        say("# Left out: {} of {} bytes: {} does not work for it{}\n", name_of(kind.what), s.bytes(), o_.schedule,
             o_.reproducible ? ", or is not reproducible" : "");
         return false;
     }

@@ -230,7 +230,7 @@ std::string tuning_table(const std::vector<tuned_cell>& cells, const std::vector
                     cell.bytes, cell.usual, cell.usual_seconds * 1e6, f.name, f.seconds * 1e6,
                     cell.usual_seconds / f.seconds);
     }
-    if (rows.empty()) return fmt::format("# The library's choice stays at all of the {} sizes\n", cells.size());
+    if (rows.empty()) return fmt::format("# The library's choice is best at all {} sizes\n", cells.size());
     return fmt::format("# {:<16} {:>12} {:<20} {:>10}  {:<20} {:>10} {:>6}\n", "collective", "size (B)",
                "library's choice", "time (us)", "faster", "time (us)", "gain") +
            rows;

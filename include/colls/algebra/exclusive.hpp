@@ -8,7 +8,7 @@
 namespace colls::inline v1 {
 
 /// The exclusive scan that follows from the inclusive scan S: each rank passes its contribution to the next rank, then
-/// ranks 1 to n - 1 run S among themselves on what they received. Needs no slot beside those of S.
+/// ranks 1 to n - 1 run S among themselves on what they received. Needs no slots but those of S.
 ///
 /// Law:  rounds(n) = 1 + rounds(S, n - 1), messages(n) = n - 1 + messages(S, n - 1);
 ///       combines in rank order where S does.

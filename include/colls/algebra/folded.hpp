@@ -11,8 +11,7 @@ namespace colls::inline v1 {
 /// all_reduce, reduce_scatter, all_gather, broadcast, reduce, scatter, gather and barrier; all_to_all and scans are a
 /// compile error. folded of a family is the family of those of its schedules that fold.
 ///
-/// Law:  at a size that S supports, folded<S> = S; at any other, rounds = rounds(S, p) + 2 (+ 1 for rooted
-/// collectives).
+/// Law:  at a size that S supports, folded<S> = S; at any other, rounds = rounds(S, p) + 2 (rooted: + 1).
 ///       Fold outside a composition: folded<compose<A, B>> adds two rounds, compose<folded<A>, folded<B>> four.
 template <class S>
 using folded = decltype(detail::fold_value(std::declval<const S&>()));

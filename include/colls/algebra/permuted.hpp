@@ -21,7 +21,7 @@ struct shift {
 };
 
 /// S with rank `rank(role, n)` of the group in the part of S's rank `role`; `role(rank, n)` is the inverse. Used to
-/// place a schedule on the links of a machine, or for a second lane beside S. A rooted S then has root rank(root);
+/// place a schedule on the links of a machine, or for a second lane next to S. A rooted S then has root rank(root);
 /// homes, and the input and output of all_to_all, are mapped as well. `mirror` and `shift<K>` are mappings; a user's
 /// own is any trivially copyable type with these two members, and may carry state. permuted of a family is the family
 /// of its schedules, each permuted. A scan depends on the order of ranks: to permute it is a compile error.

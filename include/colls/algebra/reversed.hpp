@@ -15,7 +15,7 @@ namespace colls::inline v1 {
 ///       reversed<compose<A, B>> = compose<reversed<B>, reversed<A>>
 ///       rounds, ports and messages are those of S; each rank sends what it receives in S, and receives what it sends.
 ///
-/// A compile error for what has no reverse: recursive doubling (an all_reduce that is no composition), scans, and
+/// A compile error for what has no reverse: recursive doubling (an all_reduce that is not a composition), scans, and
 /// schedules with scratch slots.
 template <class S>
 using reversed = detail::reverse_of<S>;

@@ -42,7 +42,7 @@ struct launch {
 /// of Open MPI, of PMI (MPICH, Intel MPI), of PALS, MVAPICH, JSM, Flux or Slurm. With none of them it is rank 0 of 1,
 /// and says so on stderr where its parent has started several copies of the program. COLLS_DEBUG=info prints to stderr
 /// what was found. No communication. Throws colls::error (invalid_argument), which names the variable and its value, if
-/// a value is no number or out of range, if a rank is given without a size or a size without a rank, or if ranks run on
+/// a value is not a number or out of range, if only one of rank and size is given, or if ranks run on
 /// several hosts and the host of rank 0 is not known.
 launch read_launch();
 

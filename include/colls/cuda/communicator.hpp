@@ -16,7 +16,7 @@ namespace colls::inline v1::cuda {
 ///
 /// Calls are ordered by their stream, and may be captured into graphs. A communicator is used by one host thread and on
 /// one stream at a time. Several communicators may be in use at once, on streams of their own, as long as the blocks of
-/// their calls (up to options.channels each) are on the device together; a call that does not fit beside those in
+/// their calls (up to options.channels each) are on the device together; a call that does not fit next to those in
 /// flight on other streams is refused (unsupported). Replays of graphs, kernels of the program and other processes are
 /// not counted: that they fit is the program's part.
 ///
@@ -37,8 +37,8 @@ public:
     /// Makes this process a rank of a group of GPUs, one a process, with the ranks of `host`, which may be on several
     /// hosts. Collective: every rank of `host` calls.
     ///
-    /// Between hosts a thread of each process, its proxy, moves what the kernels send, on connections of its own: by RDMA
-    /// or TCP, as world() would take (include <colls/world.hpp>). All calls then go by their schedules, whatever
+    /// Between hosts a thread of each process, its proxy, moves what the kernels send, on connections of its own: by
+    /// RDMA or TCP, as world() would take (include <colls/world.hpp>). All calls then go by their schedules, whatever
     /// options.protocol: take one that sends little between hosts. hierarchical<Intra, Inter> takes the group's hosts
     /// where they have equally many consecutive ranks.
     ///

@@ -63,8 +63,8 @@ struct options {
     bool through_host = false;
     /// Of ranks on several hosts: channels of a rank, at most. Each has connections of its own to other hosts.
     int far_channels = 8;
-    /// Of ranks on several hosts: pinned host memory of a channel for what it sends to other hosts in a round, in one of
-    /// its chunks, and as much for what it receives; it has both twice.
+    /// Of ranks on several hosts: pinned host memory of a channel for what it sends to other hosts in a round, in one
+    /// of its chunks, and as much for what it receives; it has both twice.
     std::size_t far_bytes = 1 << 20;
     /// Seconds that a kernel waits for a peer before it gives up; 0: COLLS_TIMEOUT.
     double timeout = 0;

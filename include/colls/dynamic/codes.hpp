@@ -6,7 +6,7 @@
 namespace colls::inline v1 {
 namespace dynamic {
 
-/// An element type. The type of C++ that the typed call has is named where it does not go without saying.
+/// An element type. The type of C++ that the typed call has is named where it is not obvious.
 enum class type : unsigned char {
     int8,
     int16,

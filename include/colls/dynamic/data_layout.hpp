@@ -33,10 +33,10 @@ public:
     /// One block of `length` units. The extent is the length.
     static data_layout contiguous(std::size_t length, unit in = unit::elements);
     /// `blocks` blocks of `length` units; each begins `stride` units after the one before. The extent is from the first
-    /// unit to behind the last one, as MPI_Type_vector has it.
+    /// unit to the end of the last one, as MPI_Type_vector has it.
     static data_layout vector(std::size_t blocks, std::size_t length, std::size_t stride, unit in = unit::elements);
     /// Block i begins at `offsets[i]` and has `lengths[i]` units; both are contiguous ranges of std::size_t of one
-    /// length, or else this throws invalid_argument. In any order; the extent is to behind the unit that lies farthest.
+    /// length, or else this throws invalid_argument. In any order; the extent ends after the farthest unit.
     template <class Offsets, class Lengths>
         requires requires(const Offsets& o, const Lengths& l) {
             { o.data() } -> std::convertible_to<const std::size_t*>;

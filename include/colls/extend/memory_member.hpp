@@ -24,7 +24,7 @@ struct memory_member {
     /// The kernel can copy between the processes of any two ranks (process_vm_readv and process_vm_writev). The same on
     /// all ranks, as are the next three.
     bool copies_between = false;
-    bool copies_always = false;  ///< it shall, for what is not reduced; else the library decides by distance and size
+    bool copies_always = false;  ///< it must, for what is not reduced; else the library decides by distance and size
     // What was measured when `figures` were. Near and far cores differ in both.
     bool copies_faster = false;  ///< the kernel copies faster than data pass through that memory
     bool streams = false;        ///< data that pass through that memory are best stored there past the caches

@@ -1,4 +1,4 @@
-// Groups of ranks that pass messages: implement message_group (message_member.hpp) beside a message_transport, and make
+// Groups of ranks that pass messages: implement message_group (message_member.hpp) and message_transport, and make
 // the first group with `join`. See docs/extending.md.
 #pragma once
 

@@ -1,4 +1,4 @@
-// One rank's part in groups of ranks that pass messages: what a transport implements beside a message_transport.
+// One rank's part in groups of ranks that pass messages: what a transport implements, with message_transport.
 #pragma once
 
 #include <colls/extend/formation.hpp>

@@ -1,5 +1,5 @@
 // The interface of a transport that passes messages: ordered, reliable messages between pairs of ranks, and short
-// control messages beside them.
+// control messages.
 //
 // Implement message_transport, and a message_group that makes the transports of each group (message_group.hpp); then
 // every schedule and every call runs over it. colls/testing/transport.hpp tests the result. docs/extending.md goes
@@ -40,7 +40,7 @@ struct message_label {
     friend bool operator==(const message_label&, const message_label&) = default;
 };
 
-/// What a control message is about. A transport carries them without a look, but for `leave` and `broken` (see the
+/// What a control message is about. A transport carries them unread, except `leave` and `broken` (see the
 /// contract above) and `wiring`, which is its own.
 enum class control_kind : std::uint8_t {
     offer,   ///< send: a message is ready; `a` its number in its direction, `b` its bytes, `c` its type
@@ -62,7 +62,7 @@ enum class control_kind : std::uint8_t {
 /// The last of them: greater values are not valid.
 inline constexpr control_kind last_control_kind = control_kind::waits;
 
-/// A short message of the library to a peer's library, beside those of calls.
+/// A short message from this rank's library to a peer's, apart from those of calls.
 struct control_message {
     control_kind what{};    ///< what it says
     std::uint64_t a = 0;    ///< as control_kind says for each kind
@@ -78,7 +78,7 @@ public:
     /// Tells every peer that this rank leaves, and waits, for `linger` seconds at most, until what is queued has gone.
     virtual ~message_transport() = default;
 
-    /// Posts one message to `peer`, behind those posted before. The memory of the pieces must stay unchanged until the
+    /// Posts one message to `peer`, after those posted before. The memory of the pieces must stay unchanged until the
     /// message has left; the array of pieces is copied. Returns the message's number.
     virtual std::uint64_t send(int peer, const message_label& label, const piece* pieces, int count) = 0;
     /// Posts where the next message from `peer` goes. It must have this label, and as many bytes as the pieces
@@ -99,7 +99,7 @@ public:
     /// in which they post messages depends on it.
     virtual bool offloads() const { return false; }
     /// The group is broken: forgets all messages still to be sent or received, and those posted later. The memory of
-    /// callers is not touched afterwards. Control messages go on.
+    /// callers is not touched afterwards. Control messages continue.
     virtual void abandon() = 0;
 
     /// Sends a control message, which is queued if it cannot go at once. False where the peer cannot be reached.
@@ -123,7 +123,7 @@ public:
         /// Messages to or from the peer cannot be moved any more, though the peer may live.
         virtual void failed(int peer, const char* why) { lost(peer, why); }
         /// The next message from the peer has another label or another size than its receive. Neither it nor any later
-        /// message from that peer may land or be counted; it is reported once. Control messages go on.
+        /// message from that peer may land or be counted; it is reported once. Control messages continue.
         virtual void unexpected(int peer, const message_label& wanted, const message_label& got,
             std::size_t wanted_bytes, std::size_t got_bytes) = 0;
     };

@@ -129,7 +129,7 @@ public:
     /// Elements that are exchanged in place of count() floats.
     std::size_t elements() const { return buffer_.size(); }
     /// What this rank's contributions have lost so far, count() floats, or none without error feedback. A checkpoint
-    /// saves and restores it; filled with zeros, it starts anew.
+    /// saves and restores it; filled with zeros, it starts again.
     std::span<float> residual() { return residual_; }
 
     /// Bytes that the busiest of n ranks sends in a call.

@@ -6,8 +6,8 @@
 //
 // A conversion from float rounds to nearest, ties to even, once, and saturates: what lies beyond the largest number
 // becomes that number, infinities too (the specification's saturating mode). A NaN stays a NaN (code 0x7f).
-// As the element of a call such a number has float as its accumulator: a fold rounds once. Gradients need a scale
-// besides: see quantized.hpp.
+// As the element of a call such a number has float as its accumulator: a fold rounds once. Gradients also need a
+// scale: see quantized.hpp.
 #pragma once
 
 #include <colls/operators.hpp>

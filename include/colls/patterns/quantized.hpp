@@ -33,7 +33,7 @@ namespace colls::inline v1 {
 /// B floats: what quantized<Code, B> is folded in.
 template <int B>
 struct float_block {
-    alignas(64) float values[B];  ///< the floats
+    alignas(64) float values[std::size_t{B}];  ///< the floats
 
     [[gnu::always_inline]] friend float_block operator+(const float_block& a, const float_block& b) {
         float_block c;
@@ -63,8 +63,8 @@ struct quantized {
     using code = Code;                   ///< of a value
     using accumulator = float_block<B>;  ///< what it is folded in
 
-    float scale;    ///< by which codes are multiplied
-    Code codes[B];  ///< one a value
+    float scale;                 ///< by which codes are multiplied
+    Code codes[std::size_t{B}];  ///< one a value
 
     quantized() = default;
 

@@ -12,7 +12,7 @@ namespace colls::inline v1 {
 /// Sends lists[r] to rank r, for every r, and returns the lists that the ranks have sent to this one, in rank order.
 /// Collective.
 ///
-/// @param lists  one for each rank, of any length, also empty; elements are trivially copyable
+/// @param lists  one for each rank, of any length, even empty; elements are trivially copyable
 /// @return       result[r]: the list from rank r
 ///
 /// Throws invalid_argument where there are not as many lists as ranks, before anything moves, and what the calls throw.

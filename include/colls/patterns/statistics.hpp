@@ -1,6 +1,6 @@
 // Mean, variance, softmax, argmax and top-k of values that are spread over the ranks of a group.
 //
-// Every function is collective: each rank gives its shard, of any length, also none, and has the result. The order of
+// Every function is collective: each rank gives its shard, of any length, even 0, and has the result. The order of
 // values is that of the ranks, then that within a shard. L is log2(n), rounded up.
 #pragma once
 

@@ -5,7 +5,7 @@
 //
 // Stich et al. 2018, "Sparsified SGD with Memory": a rank adds each contribution to a residual, sends the k values of
 // the residual with the largest magnitudes, and sets them to zero. Lin et al. 2018, "Deep Gradient Compression", add
-// momentum correction: the residual sums up the rank's velocity instead, and the velocity of what was sent begins anew;
+// momentum correction: the residual sums the rank's velocity instead, and the velocity of what was sent starts again;
 // then the trainer updates the weights without momentum.
 //
 // Each rank sends k values with their indices to all others (all_gather), and all add them up in rank order: the same

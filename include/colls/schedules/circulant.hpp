@@ -15,7 +15,7 @@ struct halving {
     static constexpr int count(int n) { return log2_ceil(n); }
     static constexpr int skip(int n, int k) { return static_cast<int>((n + (1LL << k) - 1) >> k); }
 };
-/// n, then the powers of two below it: ceil(log2 n) rounds; where n is no power of two, the first round sends fewer
+/// n, then the powers of two below it: ceil(log2 n) rounds; where n is not a power of two, the first round sends fewer
 /// than half of the blocks. Its all_gather is that of bruck<2>.
 struct doubling {
     static constexpr int count(int n) { return log2_ceil(n); }

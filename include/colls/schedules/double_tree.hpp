@@ -21,7 +21,7 @@ namespace colls::inline v1 {
 struct double_tree {
     /// Broadcast over a binary tree whose inner nodes are every other rank. Rank r has label r + Shift, the root label
     /// 0. The node of label x, whose lowest set bit is b, has the children x - b/2 on the left and x + b/2 on the
-    /// right, or where that is no rank the first of x + b/4, x + b/8, ... that is one (left likewise); the root has the
+    /// right, or if there is none the first rank of x + b/4, x + b/8, ... (left likewise); the root has the
     /// child of the highest power of two. All ranks left of a node are lower, all on its right higher. In round k the
     /// nodes with b = 2^(rounds - k) send to their children.
     template <int Shift>

@@ -26,15 +26,13 @@ namespace colls::inline v1 {
 /// and scans, which follow the order of ranks, as a map need not.
 ///
 ///   group sizes   that of the map, if Inter supports the number of hosts (and has no scratch slots)
-///   rounds        of Inter among the hosts, and 1 within hosts before it (all_reduce, reduce_scatter, gather), after
-///   it
+///   rounds        those of Inter among the hosts, and 1 within hosts before them (reduce_scatter, gather), after them
 ///                 (all_gather, scatter) or both (all_reduce; broadcast and reduce, but 1 with one lane)
-///   bytes         of S bytes in all, a host sends to other hosts what one rank does by Inter, all lanes together
-///   (all_reduce
-///                 by circulant among h hosts: 2 (h - 1) / h of S); a rank of a host of s ranks sends and receives at
+///   bytes         of S bytes in all, a host sends to other hosts what one rank does by Inter, all lanes together: for
+///                 all_reduce by circulant among h hosts 2 (h - 1) / h of S; a rank of a host of s ranks moves at
 ///                 most (s - 1) of its lanes and its share of the others within the host, for all_reduce about
 ///                 2 (s - 1) / s of S
-///   ports         lanes times those of Inter; one less than the largest host has ranks at least
+///   ports         lanes times those of Inter; at least one less than the largest host has ranks
 ///   scratch       none
 ///   order         derived by the proof; hosts of consecutive ranks keep the order of ranks where Inter does
 template <class Inter>

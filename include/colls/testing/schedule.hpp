@@ -36,7 +36,7 @@ struct result {
 ///   - where it can be reversed: that the reverse is right, has as many rounds, sends what this one receives, and that
 ///     the reverse of the reverse has the steps of this one.
 /// At sizes up to 17 it also tries single changes by mutate() and counts those that verify() rejects. A change that is
-/// accepted may be harmless, and is no failure. The summary names the derived properties at the largest size.
+/// accepted may be harmless, and is not a failure. The summary names the derived properties at the largest size.
 template <class S>
 result check_schedule(int max_n, const S& s = S{});
 

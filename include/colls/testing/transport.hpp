@@ -1,4 +1,4 @@
-// A test kit for a transport of one's own, for any test framework or none. It runs several thousand checks on groups
+// A test kit for your own transport, for any test framework or none. It runs several thousand checks on groups
 // that the transport makes, and reports the first thing that is wrong.
 //
 // `transport(run)` needs a function that runs a group. For a transport whose ranks are threads, with a message_group as
@@ -52,7 +52,7 @@ class transport_report;
 /// Tests a transport, on groups of the sizes in `limits`. `run(n, f)` makes a group of n ranks, threads or processes,
 /// calls f(colls::communicator&) on each, and returns when all have ended. An exception that leaves f on one rank must
 /// break the group (communicator::abort), and run must throw an exception with its text when all ranks have ended. The
-/// kit reports what it finds that way alone, so ranks need not share memory with the caller. If the program's own
+/// kit reports what it finds only that way, so ranks need not share memory with the caller. If the program's own
 /// processes are the ranks (MPI), each of them calls this function; run then leaves out those from n on, and throws in
 /// all of them or in none.
 ///

@@ -33,7 +33,7 @@ struct options {
 /// those of the other ranks, for a second at most; where one comes later, the communicator stays allocated until
 /// MPI_Finalize.
 ///
-/// Throws colls::error: invalid_argument where MPI is not initialised or `users` is no intracommunicator; peer_failed,
+/// Throws colls::error: invalid_argument where MPI is not initialised or `users` is an intercommunicator; peer_failed,
 /// with the text of MPI, where `users` returns errors (MPI_ERRORS_RETURN). Later errors of MPI are reported the same
 /// way, unless MPI ends the program: MPICH asks the handler of MPI_COMM_WORLD first, and launchers end all ranks when
 /// one dies. shrink throws unsupported over messages. Cost: two to four MPI_Allgathers of 64 bytes at most; over

@@ -118,30 +118,30 @@ template <class T>
 T& parameter(unsigned char* at) {
     return *reinterpret_cast<T*>(at);
 }
-template <class T, int n>
+template <class T, std::size_t n>
 void load(thread_context& t, space s, u64 address, T (&to)[n], u32 line) {
     std::memcpy(to, t.plain(s, address, sizeof to, false, line), sizeof to);
 }
-template <class T, int n>
+template <class T, std::size_t n>
 void store(thread_context& t, space s, u64 address, const T (&from)[n], u32 line) {
     std::memcpy(t.plain(s, address, sizeof from, true, line), from, sizeof from);
 }
-template <class T, int n>
+template <class T, std::size_t n>
 void load_strong(thread_context& t, space s, u64 address, T (&to)[n], semantics how, scope reach, u32 line) {
     // Of a vector each element is an access of its own. One that is not aligned is an error as a whole.
     if (address % sizeof to != 0) return t.load_strong(s, address, to, sizeof to, how, reach, line);
-    for (int k = n - 1; k >= 0; --k) t.load_strong(s, address + k * sizeof(T), &to[k], sizeof(T), how, reach, line);
+    for (std::size_t k = n; k-- > 0;) t.load_strong(s, address + k * sizeof(T), &to[k], sizeof(T), how, reach, line);
 }
-template <class T, int n>
+template <class T, std::size_t n>
 void store_strong(thread_context& t, space s, u64 address, const T (&from)[n], semantics how, scope reach, u32 line) {
     if (address % sizeof from != 0) return t.store_strong(s, address, from, sizeof from, how, reach, line);
-    for (int k = n - 1; k >= 0; --k) t.store_strong(s, address + k * sizeof(T), &from[k], sizeof(T), how, reach, line);
+    for (std::size_t k = n; k-- > 0;) t.store_strong(s, address + k * sizeof(T), &from[k], sizeof(T), how, reach, line);
 }
-template <class T, int n>
+template <class T, std::size_t n>
 void load_parameter(const unsigned char* from, T (&to)[n]) {
     std::memcpy(to, from, sizeof to);
 }
-template <class T, int n>
+template <class T, std::size_t n>
 void store_parameter(unsigned char* to, const T (&from)[n]) {
     std::memcpy(to, from, sizeof from);
 }

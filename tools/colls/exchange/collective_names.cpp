@@ -26,7 +26,7 @@ std::string letters(const std::string& text) {
 collective collective_of_plan(const std::string& name) {
     for (const collective c : with_plans)
         if (plan_name(c) == letters(name)) return c;
-    throw refused(fmt::format("'{}' is no collective with a known result: what it must compute is not known", name));
+    throw refused(fmt::format("'{}' is not a collective with a known result, so the plan cannot be checked", name));
 }
 
 std::string plan_name(collective c) {

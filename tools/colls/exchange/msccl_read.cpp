@@ -34,11 +34,12 @@ public:
     explicit msccl_reader(const element& algo) : algo_(algo) {}
 
     program read() {
-        if (algo_.name != "algo") throw refused(fmt::format("<algo> is wanted, not <{}>", algo_.name));
+        if (algo_.name != "algo") throw refused(fmt::format("<algo> is expected, not <{}>", algo_.name));
         read_head();
         std::vector<bool> seen(at(p_.ranks));
         for (const element& gpu : algo_.children) {
-            if (gpu.name != "gpu") throw refused(fmt::format("line {}: <gpu> is wanted, not <{}>", gpu.line, gpu.name));
+            if (gpu.name != "gpu")
+                throw refused(fmt::format("line {}: <gpu> is expected, not <{}>", gpu.line, gpu.name));
             const int rank = gpu.integer("id");
             if (rank < 0 || rank >= p_.ranks || seen[at(rank)])
                 throw refused(fmt::format("line {}: gpu {} is out of range, or there twice", gpu.line, rank));
@@ -60,7 +61,7 @@ private:
             throw refused(fmt::format("ngpus is {}, but there are {} gpus", p_.ranks, algo_.children.size()));
         p_.implements = collective_of_plan(algo_.text("coll"));
         p_.root = algo_.integer_or("root", 0);
-        if (p_.root < 0 || p_.root >= p_.ranks) throw refused(fmt::format("root {} is no gpu", p_.root));
+        if (p_.root < 0 || p_.root >= p_.ranks) throw refused(fmt::format("root {} is not a gpu", p_.root));
         p_.blocks = algo_.integer_or("nchunksperloop", 0);
         bool both = false;
         for (const element& gpu : algo_.children) {
@@ -78,7 +79,7 @@ private:
     }
 
     void read_block(const element& e, int rank, int scratch) {
-        if (e.name != "tb") throw refused(fmt::format("line {}: <tb> is wanted, not <{}>", e.line, e.name));
+        if (e.name != "tb") throw refused(fmt::format("line {}: <tb> is expected, not <{}>", e.line, e.name));
         thread_block tb{
             rank, e.integer("id"), e.integer("send"), e.integer("recv"), e.integer_or("chan", 0), scratch, {}, {}};
         const std::string name = fmt::format("gpu {}, thread block {}", rank, tb.id);
@@ -96,7 +97,7 @@ private:
                 fmt::format("{}: another thread block receives from gpu {} on channel {}", name, tb.recv, tb.channel));
         for (const element& step : e.children) {
             if (step.name != "step")
-                throw refused(fmt::format("line {}: <step> is wanted, not <{}>", step.line, step.name));
+                throw refused(fmt::format("line {}: <step> is expected, not <{}>", step.line, step.name));
             const int event = static_cast<int>(p_.events.size());
             p_.events.push_back({rank, thread, tb.id, step.integer("s"), step.text("type")});
             if (p_.events.back().step != static_cast<int>(tb.events.size()))

@@ -162,8 +162,7 @@ private:
             throw refused(fmt::format("the plan has {} chunks in {} parts each, and can have {} parts in all", blocks,
                 size_.parts, most_chunks));
         if (static_cast<long>(blocks) * size_.parts * p_.ranks > most_moves)
-            throw refused(
-                fmt::format("the plan has {} gpus with {} chunks: too many to be looked at", p_.ranks, blocks));
+            throw refused(fmt::format("the plan has {} gpus with {} chunks: too many to examine", p_.ranks, blocks));
         p_.blocks = coarse_.blocks = blocks;
         for (const json_value& each : gpus)
             for (const bool input : {true, false}) {
@@ -311,7 +310,7 @@ private:
         const std::string name = op.named(place).at("name").text();
         if (!known(name))
             throw refused(fmt::format(
-                "{}: {} is no known operation: docs/exchange.md lists those that are read", place, quoted(name)));
+                "{}: {} is not a known operation: docs/exchange.md lists those that are read", place, quoted(name)));
         return name;
     }
     void read_pipeline(const json_value& op) {
@@ -341,7 +340,7 @@ private:
         lasts_.clear();
     }
     void read_operation(const json_value& op, const std::string& name, const portion* part) {
-        if (name == "pipeline") throw refused(op.where() + ": a pipeline has no other one in it");
+        if (name == "pipeline") throw refused(op.where() + ": a pipeline cannot contain another one");
         if (name == "nop") {
             op.only({"name"});
             next_event();

@@ -25,7 +25,7 @@ public:
         skip_to_tag();
         element root = next(0);
         skip_to_tag();
-        if (at_ < text_.size()) fail("there is something behind the document");
+        if (at_ < text_.size()) fail("there is something after the document");
         return root;
     }
 
@@ -61,7 +61,7 @@ private:
     std::string word() {
         const std::size_t first = at_;
         while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_')) ++at_;
-        if (at_ == first) fail("a name is wanted here");
+        if (at_ == first) fail("a name is expected here");
         return std::string(text_.substr(first, at_ - first));
     }
     std::string value(char quote) {
@@ -80,13 +80,13 @@ private:
     element next(int depth) {
         constexpr int deepest = 64;
         if (depth > deepest) fail("the elements are nested too deeply");
-        if (!takes("<")) fail("an element is wanted here");
+        if (!takes("<")) fail("an element is expected here");
         element e{word(), {}, {}, line()};
         for (skip_spaces(); !takes("/>"); skip_spaces()) {
             if (takes(">")) return with_children(std::move(e), depth);
             const std::string attribute = word();
             const char quote = takes("=\"") ? '"' : '\'';
-            if (quote == '\'' && !takes("='")) fail("=\" is wanted here");
+            if (quote == '\'' && !takes("='")) fail("=\" is expected here");
             e.attributes[attribute] = value(quote);
         }
         return e;
@@ -117,7 +117,7 @@ double element::number(const std::string& attribute) const {
         return std::stod(value);
     } catch (const std::exception&) {
         throw std::runtime_error(
-            fmt::format("line {}: a <{}> has {}=\"{}\", which is no number", line, name, attribute, value));
+            fmt::format("line {}: a <{}> has {}=\"{}\", which is not a number", line, name, attribute, value));
     }
 }
 
@@ -127,7 +127,7 @@ int element::integer(const std::string& attribute) const {
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), found);
     if (error != std::errc() || end != value.data() + value.size())
         throw std::runtime_error(
-            fmt::format("line {}: a <{}> has {}=\"{}\", which is no whole number", line, name, attribute, value));
+            fmt::format("line {}: a <{}> has {}=\"{}\", which is not a whole number", line, name, attribute, value));
     return found;
 }
 

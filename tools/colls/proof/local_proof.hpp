@@ -75,7 +75,7 @@ private:
         ports_ = s_.ports(n_);
         blocks_ = barrier_ ? 0 : s_.blocks(n_);
         if (rounds_ < 0 || ports_ < 1 || blocks_ < 0) return refuse("an extent is negative");
-        if (s_.scratch(n_) != 0) return refuse("slots beside the blocks are not represented");
+        if (s_.scratch(n_) != 0) return refuse("slots other than blocks are not represented");
         if (is_scan(kind_) || kind_ == collective::redistribute) return refuse("this collective is not represented");
         steps_.need(ports_);
         if (owned(kind_) && !read_homes()) return false;
@@ -108,7 +108,7 @@ private:
     bool read_step(int port, bool same_slots) {
         const step& now = *new (static_cast<void*>(steps_.p + port)) step(s_.at(rank_, n_, round_, port));
         for (const int peer : {now.send.peer, now.recv.peer})
-            if (peer < none || peer >= n_ || peer == rank_) return refuse("a peer is no other rank", port);
+            if (peer < none || peer >= n_ || peer == rank_) return refuse("a peer is not another rank", port);
         if (one_ && motion_ == slot_motion::follows_rank)
             for (const block_set* b : {&now.send.blocks, &now.recv.blocks})
                 if (!translatable(*b, n_) || (!b->empty() && (b->first < 0 || b->first >= n_)))
@@ -186,7 +186,7 @@ private:
         if (one_ && rooted(kind_)) return refuse("with a root, the ranks do not all do the same");
         const int ranks = one_ ? 1 : n_;
         root_ = s_.root(n_);
-        if (root_ < 0 || root_ >= n_) return refuse("the root is no rank");
+        if (root_ < 0 || root_ >= n_) return refuse("the root is not a rank");
         state_.need(blocks_);
         ends_.need(blocks_);
         unsent_.need(blocks_);

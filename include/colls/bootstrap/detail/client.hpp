@@ -98,7 +98,7 @@ private:
                 refused(errc::invalid_argument,
                     "the tokens differ: set COLLS_TOKEN to the same value for all ranks of a job, and to another for "
                     "another job");
-            return failed("rank 0 of another job, which has another token, listens there");
+            return failed("rank 0 of another job, which has a different token, listens there");
         }
         check_reply(a);
         return true;

@@ -145,7 +145,7 @@ struct launcher {
         say(error_text()
             << "colls: each of " << copies << " processes of " << own
             << " is a group of one: they were started by process " << parent
-            << ", whose variables are of no launcher that is known (COLLS_RANK, torchrun, Open MPI, PMI, PALS, "
+            << ", which is not a known launcher (COLLS_RANK, torchrun, Open MPI, PMI, PALS, "
                "MVAPICH, JSM, Flux, Slurm's srun). For one group set COLLS_RANK, COLLS_SIZE, COLLS_MASTER_ADDR and "
                "COLLS_MASTER_PORT; if that is what is meant, set COLLS_RANK=0 and COLLS_SIZE=1");
 }
@@ -276,7 +276,7 @@ inline constexpr int derived_ports = 16;
         if (by.source)
             text << ", as " << by.rank << " and " << by.size << " say (" << l.source << ")";
         else
-            text << ": the environment is of no launcher that is known";
+            text << ": no known launcher has set the environment";
         if (l.size > 1) text << "; rank 0 listens at " << l.host << ", port " << ports_of(l);
         say(text);
     }

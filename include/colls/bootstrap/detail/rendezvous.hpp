@@ -229,7 +229,7 @@ private:
         c.theirs = h->once;
         if (!same(h->proof, prove(l_.token, c.ours, c.theirs, record)))
             return refuse(c, verdict::wrong_token,
-                error_text() << "a process on " << host_text(c.from) << " has another token (COLLS_TOKEN)");
+                error_text() << "a process on " << host_text(c.from) << " has a different token (COLLS_TOKEN)");
         if (h->library != library_version) return refuse_version(c, *p);
         if (h->rank >= l_.size)
             return refuse(c, verdict::rank_out_of_range,

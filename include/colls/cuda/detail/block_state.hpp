@@ -74,7 +74,8 @@ struct block_state {
     operand operands[2][max_operands];   ///< [pass][ports + 1]
     memory_pass passes[2][max_passes];
     pass_batch batches[2];
-    // By packets, and between hosts: slots that each port sends; the rank that sends each operand, none of own elements.
+    // By packets, and between hosts: slots that each port sends; the rank that sends each operand, none of own
+    // elements.
     block_set departures[max_ports];
     // Between hosts: ranks that each port sends to, and receives from; `departures` is of these.
     std::int32_t far_to[max_ports], far_from[max_ports];

@@ -103,7 +103,7 @@ template <collective C, class S, class Comm, class In, class Out, class Op, clas
     class Counts = balanced_blocks>
 void make_call(Comm& comm, In& in, Out& out, const Op& op, int root, const Epilogue& epilogue, const Stream& stream,
     const Counts& counts = {}) {
-    static_assert(schedule<S> || family<S>, "colls: this is no schedule, and no family of schedules");
+    static_assert(schedule<S> || family<S>, "colls: this is neither a schedule nor a family of schedules");
     static_assert(
         provides<S, C>, "colls: this schedule implements another collective, and none of its kind follows from it");
     using T = std::remove_const_t<element_t<Comm, In>>;
@@ -115,8 +115,8 @@ void make_call(Comm& comm, In& in, Out& out, const Op& op, int root, const Epilo
             "colls: this operator is not known to commute, and this schedule is not known to keep the order of ranks "
             "in a kernel; take direct or one_shot, or mark the operator with colls::commutative(op)");
     launch_or_tell(comm.context(), [&](local_ranks& ranks) {
-        launch_collective<schedule_for<S, C>, T, D>(ranks, buffers_of<Comm>(in, out), root, schedule_of<C>(family_for<S>(ranks)), op,
-            epilogue, stream_of(stream), offsets_of(counts));
+        launch_collective<schedule_for<S, C>, T, D>(ranks, buffers_of<Comm>(in, out), root,
+            schedule_of<C>(family_for<S>(ranks)), op, epilogue, stream_of(stream), offsets_of(counts));
     });
 }
 
@@ -125,8 +125,8 @@ template <class S, class Comm, class Stream>
 void make_barrier(Comm& comm, const Stream& stream) {
     launch_or_tell(comm.context(), [&](local_ranks& ranks) {
         launch_collective<schedule_for<S, collective::barrier>, char, char>(ranks,
-            std::vector<rank_buffers>(ranks.ranks().size()), 0, schedule_of<collective::barrier>(family_for<S>(ranks)), no_operator{},
-            no_epilogue{}, stream_of(stream), {});
+            std::vector<rank_buffers>(ranks.ranks().size()), 0, schedule_of<collective::barrier>(family_for<S>(ranks)),
+            no_operator{}, no_epilogue{}, stream_of(stream), {});
     });
 }
 

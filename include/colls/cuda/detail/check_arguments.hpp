@@ -61,7 +61,7 @@ inline void check_stream(collective what, int rank, cudaStream_t stream, int dev
     if (is_captured(stream)) return;  // it cannot be asked, and a launch on another device's stream fails
     int on = device;
     check(cudaStreamGetDevice(stream, &on), "cudaStreamGetDevice", rank);
-    if (on != device) refuse(what, rank, "the stream belongs to another device than the group");
+    if (on != device) refuse(what, rank, "the stream belongs to a different device than the group");
 #else
     (void)what, (void)rank, (void)stream, (void)device;
 #endif

@@ -42,12 +42,13 @@ device_call_info make_device_call_info(local_ranks& ranks, const S& s) {
     info.common.keeps_input = m.map.keeps_input;
     info.common.user_blocks = m.map.blocks;
     info.fingerprint = mixed(m.map.fingerprint, name_hash<S>());
-    if (!ranks.far()) info.eager_below = std::min<std::uint64_t>(sizes.eager_bytes, ranks.chosen_options().small_bytes) + 1;
+    if (!ranks.far())
+        info.eager_below = std::min<std::uint64_t>(sizes.eager_bytes, ranks.chosen_options().small_bytes) + 1;
     info.scratch_bytes = sizes.scratch_bytes;
     info.chunk_bytes = ranks.chosen_options().chunk_bytes;
     if (ranks.far())
-        info.chunk_bytes =
-            std::min<std::uint64_t>(info.chunk_bytes, chunk_for_windows(ranks, m.map, max_element_bytes) * max_element_bytes);
+        info.chunk_bytes = std::min<std::uint64_t>(
+            info.chunk_bytes, chunk_for_windows(ranks, m.map, max_element_bytes) * max_element_bytes);
     info.reachable = ranks.reachable();
     info.scratch_needed = m.map.scratch_needed;
     return info;

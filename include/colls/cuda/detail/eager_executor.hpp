@@ -135,7 +135,7 @@ private:
             A all[elements]{};
             COLLS_ROLLED
             for (int from = first; from < end; from += most) {
-                std::uint64_t got[most][words];
+                std::uint64_t got[std::size_t{most}][words];
                 COLLS_UNROLL
                 for (int j = 0; j < most; ++j)
                     if (from + j < end)

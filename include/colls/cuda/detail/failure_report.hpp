@@ -10,7 +10,7 @@ namespace colls::inline v1::cuda::detail {
 /// Why a rank gave up: a peer did not come within the timeout, or made another call. Or, by its host's order: a rank
 /// has called abort, its process has ended, it failed while it prepared a call, it refused a call and did not make it
 /// afterwards, it has left the group, or the host group by which the ranks joined is broken. Or a kernel has made a
-/// call with blocks that are not in one dimension, have more than 512 threads, or no multiple of 32.
+/// call with blocks that are not in one dimension, have more than 512 threads, or not a multiple of 32.
 enum class failure : std::uint32_t {
     nothing,
     late,

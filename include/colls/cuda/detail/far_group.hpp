@@ -58,7 +58,8 @@ public:
             transports.push_back(std::move(m.collectives));
             transports.push_back(std::move(m.messages));
         }
-        for (const auto& t : transports) t->linger = std::min(context.env.timeout, v1::detail::environment::most_linger);
+        for (const auto& t : transports)
+            t->linger = std::min(context.env.timeout, v1::detail::environment::most_linger);
         transports.resize(static_cast<std::size_t>(memory_.layout.channels));
         proxy_ = std::make_unique<proxy>(memory_, std::move(transports), std::move(found), std::move(own_failure));
     }

@@ -49,7 +49,8 @@ struct far_layout {
     }
     constexpr std::uint64_t channel_bytes() const { return 256 + arrived_bytes() + 2 * post_bytes(); }
     constexpr std::uint64_t bytes() const {
-        return static_cast<std::uint64_t>(ranks) * shadow_bytes + static_cast<std::uint64_t>(channels) * channel_bytes();
+        return static_cast<std::uint64_t>(ranks) * shadow_bytes +
+               static_cast<std::uint64_t>(channels) * channel_bytes();
     }
 };
 
@@ -65,7 +66,9 @@ struct far_memory {
         return base + static_cast<std::uint64_t>(rank) * far_layout::shadow_bytes;
     }
     /// Posts of the channel so far: written by its kernels. The proxy has begun and ended so many.
-    COLLS_HOST_DEVICE std::uint64_t* posted(int channel) const { return reinterpret_cast<std::uint64_t*>(of_channel(channel)); }
+    COLLS_HOST_DEVICE std::uint64_t* posted(int channel) const {
+        return reinterpret_cast<std::uint64_t*>(of_channel(channel));
+    }
     COLLS_HOST_DEVICE std::uint64_t* done(int channel) const { return posted(channel) + 16; }
     /// The progress of a rank as far as its messages on the channel have arrived: written by the proxy.
     COLLS_HOST_DEVICE std::uint64_t* arrived(int channel, int rank) const { return posted(channel) + 32 + rank; }

@@ -137,7 +137,7 @@ struct batch {
 
 /// Loads a batch of the vectors that begin at `from`, which is aligned to a vector.
 template <class V, int depth, class G>
-COLLS_DEVICE void load_batch(G& g, V (&to)[depth], const std::byte* from, const batch<depth>& b) {
+COLLS_DEVICE void load_batch(G& g, V (&to)[std::size_t{depth}], const std::byte* from, const batch<depth>& b) {
     COLLS_UNROLL
     for (int d = 0; d < depth; ++d) {
         const std::byte* const at = from + std::size_t{b.load_at(d)} * sizeof(V);
@@ -151,13 +151,13 @@ COLLS_DEVICE void load_batch(G& g, V (&to)[depth], const std::byte* from, const 
 /// bytes that hold them. At either end of the vectors 16 bytes more of the operand follow, so that a line holds nothing
 /// else: the bytes beside an operand may be written meanwhile, or be no memory.
 template <class T, class V, int depth, class G>
-COLLS_DEVICE void load_shifted_batch(G& g, V (&to)[depth], const std::byte* from, const batch<depth>& b) {
+COLLS_DEVICE void load_shifted_batch(G& g, V (&to)[std::size_t{depth}], const std::byte* from, const batch<depth>& b) {
     if constexpr (sizeof(V) == 16) {
         const auto phase = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(from) % 16);
         const quad* const lines = reinterpret_cast<const quad*>(from - phase);
         // An operand that is aligned may be the destination, whose next line another thread writes.
         const quad* const next = lines + (phase != 0 ? 1 : 0);
-        quad low[depth], high[depth];
+        quad low[std::size_t{depth}], high[std::size_t{depth}];
         COLLS_UNROLL
         for (int d = 0; d < depth; ++d) {
             low[d] = g.load(lines + b.load_at(d));
@@ -279,8 +279,8 @@ COLLS_DEVICE void fold_vectors(G& g, D* dst, const operand* x, int k, bool copie
     for (std::uint32_t v = thread; v < range.vectors; v += step + second) {
         const auto batch_from = [&](std::uint32_t first) { return batch<depth>{first, threads, range.vectors, v}; };
         const batch<depth> b = batch_from(v), c = batch_from(v + second);
-        A a[depth][lanes];
-        const auto combine = [&](const in(&from)[depth], bool raw, bool first) {
+        A a[std::size_t{depth}][lanes];
+        const auto combine = [&](const in(&from)[std::size_t{depth}], bool raw, bool first) {
             COLLS_UNROLL
             for (int d = 0; d < depth; ++d) {
                 A one[lanes];
@@ -294,7 +294,7 @@ COLLS_DEVICE void fold_vectors(G& g, D* dst, const operand* x, int k, bool copie
                 }
             }
         };
-        const auto store = [&](const in(&from)[depth], const batch<depth>& at) {
+        const auto store = [&](const in(&from)[std::size_t{depth}], const batch<depth>& at) {
             COLLS_UNROLL
             for (int d = 0; d < depth; ++d)
                 if (at.has(d)) store_vector(g, to + std::size_t{at.at(d)} * sizeof(in), from[d]);
@@ -306,7 +306,7 @@ COLLS_DEVICE void fold_vectors(G& g, D* dst, const operand* x, int k, bool copie
             const int former = o < 0 ? 0 : o, latter = copies ? o : o + 1;
             const std::byte *const p = static_cast<const std::byte*>(x[former].data) + range.head * sizeof(T),
                                    *const q = static_cast<const std::byte*>(x[latter].data) + range.head * sizeof(T);
-            in one[depth], two[depth];
+            in one[std::size_t{depth}], two[std::size_t{depth}];
             if (shifted) {
                 // A loop, since its code is long.
                 COLLS_ROLLED

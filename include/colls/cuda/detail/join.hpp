@@ -214,7 +214,9 @@ private:
         own_.far_bytes = o_.far_bytes;
         if (o_.far_channels < 1 || o_.far_channels > most_far_channels)
             throw error(errc::invalid_argument,
-                (error_text() << "options.far_channels is " << o_.far_channels << ", and must be 1 to " << most_far_channels).text(),
+                (error_text() << "options.far_channels is " << o_.far_channels << ", and must be 1 to "
+                              << most_far_channels)
+                    .text(),
                 rank_);
         own_.chunk_bytes = o_.chunk_bytes;
         check(cudaDeviceGetPCIBusId(own_.device, sizeof own_.device, device_), "cudaDeviceGetPCIBusId", rank_);
@@ -231,10 +233,10 @@ private:
                 p.chunk_bytes != own_.chunk_bytes || p.protocol != own_.protocol ||
                 p.far_channels != own_.far_channels || p.far_bytes != own_.far_bytes)
                 throw error(errc::invalid_argument,
-                    (error_text()
-                        << "rank " << r << " has other options than rank " << rank_
-                        << ": scratch_bytes, packet_bytes, small_bytes, middle_bytes, chunk_bytes, far_channels, far_bytes "
-                           "and protocol are the same on all ranks")
+                    (error_text() << "rank " << r << " has different options than rank " << rank_
+                                  << ": scratch_bytes, packet_bytes, small_bytes, middle_bytes, chunk_bytes, "
+                                     "far_channels, far_bytes "
+                                     "and protocol are the same on all ranks")
                         .text(),
                     rank_, r);
         }
@@ -318,7 +320,8 @@ private:
             part mine{};
             std::memcpy(mine.bytes, own, bytes);
             exchange_(mine, all_);
-            for (std::size_t r = 0; r < all_.size(); ++r) std::memcpy(static_cast<std::byte*>(all) + r * bytes, all_[r].bytes, bytes);
+            for (std::size_t r = 0; r < all_.size(); ++r)
+                std::memcpy(static_cast<std::byte*>(all) + r * bytes, all_[r].bytes, bytes);
         }
 
     private:
@@ -358,7 +361,9 @@ private:
         meeting_by_host meet(host_);
         far_->set_network(v1::detail::bootstrap_of_program.load(std::memory_order_relaxed)(rank_, n_, meet));
         places_of_channels places{};
-        attempt([&] { if (rank_ == 0) far_->make_places(places.of); });
+        attempt([&] {
+            if (rank_ == 0) far_->make_places(places.of);
+        });
         exchange();
         std::vector<places_of_channels> all(all_.size());
         v1::detail::value_exchange<Host, places_of_channels> tell(host_);

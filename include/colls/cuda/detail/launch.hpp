@@ -51,12 +51,11 @@ inline void launch_kernel(
     device_residency* const others = ranks.residency();
     if (others != nullptr && !others->fits(stream, share))
         throw error(errc::unsupported,
-            (error_text()
-                << "colls: cuda: " << name_of(what) << " on rank " << rank << " needs " << blocks << " of the "
-                << resident
-                << " blocks that the device holds, beside the calls of other groups in flight on other streams: "
-                   "they might wait for each other on different devices for ever: wait for those calls, use "
-                   "their stream, or lower options.channels")
+            (error_text() << "colls: cuda: " << name_of(what) << " on rank " << rank << " needs " << blocks
+                          << " of the " << resident
+                          << " blocks that the device holds, which also has calls of other groups on other streams: "
+                             "they might wait for each other for ever: wait for those calls, use "
+                             "their stream, or lower options.channels")
                 .text(),
             rank);
     ranks.set_refusal("");
@@ -103,12 +102,14 @@ inline void launch_kernel(
 inline std::uint64_t chunk_for_windows(const local_ranks& ranks, const slot_map& map, std::uint64_t element) {
     const far_layout& windows = ranks.far()->memory().layout;
     std::int32_t blocks = 1;  // of a round, at most
-    for (std::size_t k = 1; k < map.transfers.size(); ++k) blocks = std::max(blocks, map.transfers[k] - map.transfers[k - 1]);
+    for (std::size_t k = 1; k < map.transfers.size(); ++k)
+        blocks = std::max(blocks, map.transfers[k] - map.transfers[k - 1]);
     const std::uint64_t room = windows.window_bytes / static_cast<std::uint64_t>(blocks) / 128 * 128;
     if (static_cast<std::uint32_t>(blocks) > windows.pieces || room < slot_bytes(quantum, element))
         throw error(errc::unsupported,
-            (error_text() << "colls: cuda: rank " << ranks.ranks().front().rank << ": options.far_bytes has no room for "
-                          << blocks << " blocks, which a rank may send to other hosts in a round: raise it, or take a "
+            (error_text() << "colls: cuda: rank " << ranks.ranks().front().rank
+                          << ": options.far_bytes has no room for " << blocks
+                          << " blocks, which a rank may send to other hosts in a round: raise it, or take a "
                              "schedule that sends fewer")
                 .text(),
             ranks.ranks().front().rank);
@@ -150,7 +151,7 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
         const std::uint64_t count = whole_count(what, b, r, n, root, offsets);
         if (i != 0 && count != a.common.count) {
             error_text why;
-            why << "its buffers are of another size than those of rank " << ranks.ranks()[i - 1].rank;
+            why << "its buffers differ in size from those of rank " << ranks.ranks()[i - 1].rank;
             refuse(what, r, why.text());
         }
         a.common.count = count;
@@ -202,8 +203,9 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
     const std::uint64_t slice =
         (longest_message / (quantum * sizeof(T)) / static_cast<std::uint64_t>(c.channels) + 2) * (quantum * sizeof(T)) +
         4;
-    if (!ranks.far() && (what == collective::barrier || (longest_message <= limit_of(protocol::eager, o.small_bytes, table.eager) &&
-                                           slice <= ranks.sizes().eager_bytes))) {
+    if (!ranks.far() &&
+        (what == collective::barrier || (longest_message <= limit_of(protocol::eager, o.small_bytes, table.eager) &&
+                                            slice <= ranks.sizes().eager_bytes))) {
         c.user_blocks = by_rank ? n : 1;
         set_fingerprint(1);
         void* arguments[] = {&a};

@@ -308,7 +308,7 @@ private:
             case failure::mismatch:
                 code = errc::mismatch;
                 text << "rank " << peer
-                     << " made another call (its collective, schedule, type, operator, count or root differs)";
+                     << " made a different call (collective, schedule, type, operator, count or root)";
                 break;
             case failure::aborted:
                 text << "rank " << peer << " aborted";
@@ -317,16 +317,16 @@ private:
                 text << "the process of rank " << peer << " has ended";
                 break;
             case failure::refused:
-                text << "rank " << peer << " has not made this call, which it refused";
+                text << "rank " << peer << " refused this call";
                 break;
             case failure::left:
-                text << "rank " << peer << " has left the group, and has not made this call";
+                text << "rank " << peer << " has left the group before this call";
                 break;
             case failure::wrong_block:
                 code = errc::invalid_argument;
                 text << "a kernel of rank " << peer
                      << " made a call with blocks that are not in one dimension, have more than " << block_threads
-                     << " threads, or no multiple of 32";
+                     << " threads, or not a multiple of 32";
                 break;
             case failure::host_broken:
                 text << "the host group by which the ranks joined is broken";

@@ -124,17 +124,17 @@ private:
     }
     /// Loads `most` units of packets, again until each of them has its flags, all at once: no load is under a
     /// condition. Rank from[j] sends those at at[j]; none: they are not needed. False: this rank has given up.
-    template <int most>
+    template <std::size_t most>
     COLLS_DEVICE bool receive(values (&to)[most], const packet* const (&at)[most], const int (&from)[most]) {
         packet got[most][packets];
         backoff<G> pauses;
         for (;;) {
             int missing = none;
             COLLS_UNROLL
-            for (int j = 0; j < most; ++j)
+            for (int j = 0; j < int{most}; ++j)
                 for (std::uint64_t i = 0; i < packets; ++i) got[j][i] = g_.relaxed(at[j] + i);
             COLLS_UNROLL
-            for (int j = 0; j < most; ++j)
+            for (int j = 0; j < int{most}; ++j)
                 for (std::uint64_t i = 0; i < packets; ++i)
                     if (!has_flag(got[j][i].word[0], flag_) || !has_flag(got[j][i].word[1], flag_))
                         missing = from[j] == none ? missing : from[j];
@@ -142,7 +142,7 @@ private:
             if (!pauses.pause(g_, channel_, missing, round_)) return false;
         }
         COLLS_UNROLL
-        for (int j = 0; j < most; ++j) {
+        for (int j = 0; j < int{most}; ++j) {
             std::uint32_t data[2 * packets];
             for (std::uint64_t i = 0; i < packets; ++i) {
                 data[2 * i] = static_cast<std::uint32_t>(got[j][i].word[0]);
@@ -171,9 +171,9 @@ private:
         COLLS_ROLLED
         for (auto u = static_cast<std::uint32_t>(t.index()); u < units; u += most * threads) {
             const thread_units mine{u, threads, units, count};
-            values v[most];
-            const packet* at[most];
-            int senders[most];
+            values v[std::size_t{most}];
+            const packet* at[std::size_t{most}];
+            int senders[std::size_t{most}];
             COLLS_UNROLL
             for (int j = 0; j < most; ++j) {
                 at[j] = from + mine.at(j) * packets;
@@ -200,7 +200,7 @@ private:
         COLLS_ROLLED
         for (std::uint32_t u = first + static_cast<std::uint32_t>(t.index()); u < end; u += most * threads) {
             const thread_units mine{u, threads, end, count};
-            values v[most];
+            values v[std::size_t{most}];
             COLLS_UNROLL
             for (int j = 0; j < most; ++j) v[j] = loaded<are_whole>(from + mine.at(j) * elements, mine.here(j));
             if constexpr (has_leaves)
@@ -250,9 +250,9 @@ private:
             accumulator<T, Operator> all[elements]{};
             COLLS_ROLLED
             for (int o = 0; o < k; o += most) {
-                int own = none, from[most];
-                const packet* at[most];
-                values v{}, got[most];
+                int own = none, from[std::size_t{most}];
+                const packet* at[std::size_t{most}];
+                values v{}, got[std::size_t{most}];
                 COLLS_UNROLL
                 for (int j = 0; j < most; ++j) {
                     const bool is_there = o + j < k;

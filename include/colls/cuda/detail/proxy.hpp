@@ -97,8 +97,7 @@ private:
         void unexpected(int peer, const extend::message_label& wanted, const extend::message_label& got,
             std::size_t wanted_bytes, std::size_t got_bytes) override {
             v1::detail::error_text text;
-            if (wanted == got)
-                text << "it sends " << got_bytes << " bytes where " << wanted_bytes << " are expected";
+            if (wanted == got) text << "it sends " << got_bytes << " bytes where " << wanted_bytes << " are expected";
             owner.find(peer, {failure::mismatch, peer, text.text()});
         }
     };
@@ -196,11 +195,12 @@ private:
 
     void write(int peer, const notice& n, std::uint64_t at) {
         std::byte* const shadow = memory_.shadow(peer);
-        std::snprintf(reinterpret_cast<char*>(shadow + workspace_layout::text_begin), workspace_layout::text_bytes, "%s",
-            n.text.c_str());
+        std::snprintf(reinterpret_cast<char*>(shadow + workspace_layout::text_begin), workspace_layout::text_bytes,
+            "%s", n.text.c_str());
         const std::uint32_t value = n.why == failure::nothing ? 0 : poison_word(n.why, n.peer);
         // Release: the text is there.
-        std::atomic_ref<std::uint32_t>(*reinterpret_cast<std::uint32_t*>(shadow + at)).store(value, std::memory_order_release);
+        std::atomic_ref<std::uint32_t>(*reinterpret_cast<std::uint32_t*>(shadow + at))
+            .store(value, std::memory_order_release);
     }
     /// Rank `peer` of another host has failed, or says that it has given up.
     void find(int peer, const notice& n) {
@@ -209,7 +209,8 @@ private:
     }
     void heard(int peer, const extend::control_message& what) {
         const notice n{static_cast<failure>(what.a), static_cast<int>(what.b) - 1, what.text};
-        if (what.what == extend::control_kind::leave) write(peer, {failure::left, peer, "left"}, workspace_layout::refusal_begin);
+        if (what.what == extend::control_kind::leave)
+            write(peer, {failure::left, peer, "left"}, workspace_layout::refusal_begin);
         if (what.what == extend::control_kind::refused) write(peer, n, workspace_layout::refusal_begin);
         if (what.what == extend::control_kind::broken) find(peer, n);
     }

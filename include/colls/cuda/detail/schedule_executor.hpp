@@ -15,7 +15,8 @@
 // readers have published v + 2k + 1.
 //
 // Between hosts all transfers are posted (far_memory.hpp): at the start of a round a rank copies what it sends there
-// into a window, so that nobody waits for the reader, and the arrival of what it receives counts as the sender's v + 2k.
+// into a window, so that nobody waits for the reader, and the arrival of what it receives counts as the sender's v +
+// 2k.
 #pragma once
 
 #include <colls/cuda/detail/schedule_slots.hpp>
@@ -160,7 +161,8 @@ private:
         G& g, int channel, bool receives, std::uint64_t post, int place, const slot_info& s) {
         const far_memory& far = g.state().self.far;
         const location at{far.window(channel, post, receives), s.data, slots::buffer_kind::scratch_slot};
-        return const_cast<std::byte*>(at.base) + static_cast<std::uint64_t>(place) * slot_bytes(g.state().call.chunk, sizeof(T)) +
+        return const_cast<std::byte*>(at.base) +
+               static_cast<std::uint64_t>(place) * slot_bytes(g.state().call.chunk, sizeof(T)) +
                first_element(g, at, s.parts, 0) * sizeof(T);
     }
     COLLS_DEVICE std::uint64_t posts() const { return channel_of(self(), self().rank, channel_).far_posts; }
@@ -190,8 +192,7 @@ private:
         far_post& post = self().far.post(channel_, number);
         far_piece* const landing = self().far.pieces(channel_, number, true);
         COLLS_ROLLED
-        for (int p = g_.index(); p < ports(); p += g_.size())
-        {
+        for (int p = g_.index(); p < ports(); p += g_.size()) {
             post.sends[p] = far_message{state().far_to[p], far_place(g_, false, p), far_blocks(g_, false, p)};
             post.receives[p] = far_message{state().far_from[p], far_place(g_, true, p), far_blocks(g_, true, p)};
         }

@@ -67,10 +67,10 @@ public:
         if (missing > 0 && now <= until_) return false;
         if (2 * count <= here_.size())
             refuse(errc::peer_failed,
-                error_text() << "only " << count << " of " << here_.size() << " ranks are left, which is no majority: "
-                             << "another part of the group may go on without this one. Start anew");
+                error_text() << "only " << count << " of " << here_.size() << " ranks are left, not a majority: "
+                             << "another part of the group may continue without this one. Start again");
         if (now > until_ + self_->env.timeout + 5)
-            refuse(errc::timeout, error_text() << "the ranks that are left came to no decision");
+            refuse(errc::timeout, error_text() << "the ranks that are left did not agree");
         if (leader != self_->rank || now <= again_) return false;
         if (again_ == 0) own_ = {here_, make_place()};
         for (int r = 0; r < self_->size; ++r)
@@ -82,7 +82,7 @@ public:
         if (!accepted_.members[static_cast<std::size_t>(self_->rank)])
             refuse(errc::peer_failed, error_text()
                                           << "the others have shrunk the group without this rank, which came too "
-                                             "late: leave, and start anew");
+                                             "late: leave, and start again");
         return accepted_;
     }
 

@@ -168,7 +168,7 @@ inline std::unique_ptr<rank_context> split_off(rank_context& self, int color, in
     if (mine == none)
         throw error(errc::peer_failed,
             (error_text() << "colls: rank " << self.rank << " in shrink: the others, led by rank " << decider
-                          << ", have shrunk the group without this rank, which came too late: leave, and start anew")
+                          << ", have shrunk the group without this rank, which came too late: leave, and start again")
                 .text(),
             self.rank, decider);
     return self.backend->attach(self, m.proposal(decider).place, mine, members);

@@ -102,7 +102,7 @@ constexpr bool eager_pays(double eager, double scheduled, double staged) {
             if (const candidate& c = list.first[i]; c.name == name && fits(c))
                 return is_weighed(c, self, within) ? prediction_of(c) : prediction{&c, whole_unit_bytes, 0};
         if (!forced.empty() && self.rank == 0 && self.env.debug != debug_level::warn)
-            say(error_text() << "colls: COLLS_SCHEDULE=" << name << " does not do for " << name_of(d.what) << " on "
+            say(error_text() << "colls: COLLS_SCHEDULE=" << name << " does not work for " << name_of(d.what) << " on "
                              << self.size << " ranks" << (d.in_order ? " with an operator that does not commute" : "")
                              << (d.reproducible ? " with reproducible bits" : "") << ": the library chooses");
     }

@@ -19,7 +19,7 @@ inline constexpr std::string_view automatic_name = "automatic";
             known = known || std::string_view(s.collective) == name_of(static_cast<collective>(c));
         error_text text;
         text << "colls: COLLS_TUNE: " << file.path << ", line " << s.row << ": ";
-        if (!known) throw error(errc::invalid_argument, (text << s.collective << " is no collective").text());
+        if (!known) throw error(errc::invalid_argument, (text << s.collective << " is not a collective").text());
         if (s.name == automatic_name || s.name == eager_name || is_known_name(s.name)) continue;
         text << s.name << " is none of: " << automatic_name << ", " << eager_name;
         for (const std::string_view name : known_names) text << ", " << name;

@@ -11,7 +11,7 @@ template <class S>
 constexpr bool expect_schedule_or_family() {
     constexpr bool is = schedule<S> || family<S>;
     static_assert(is,
-        "colls: this is no schedule: it needs `implements`, `rounds(n)`, and `at(rank, n, round)` or `at(rank, n, "
+        "colls: this is not a schedule: it needs `implements`, `rounds(n)`, and `at(rank, n, round)` or `at(rank, n, "
         "round, port)` "
         "that returns a colls::step, const or static, in a trivially copyable type; or it is a family, which names "
         "such types");

@@ -50,7 +50,7 @@ constexpr reverse_of<S> reverse(const S& s) {
 template <class S>
 struct reversal : part<S> {
     static_assert(reversible<S>,
-        "colls: reversed<S>: S implements an all_reduce that is no composition, or a scan, or uses scratch "
+        "colls: reversed<S>: S implements an all_reduce that is not a composition, or a scan, or uses scratch "
         "slots: run backwards it implements nothing");
     constexpr decltype(auto) inner() const { return part<S>::get(); }
 

@@ -161,8 +161,7 @@ private:
         if (call == 0 || call - 1 > at.call) return;
         char text[decltype(refusal.text)::most + 1];
         refusal.text.load(text);
-        fail(*self_, errc::peer_failed, at,
-            error_text() << "rank " << at.peer << " has not made this call, which it refused: " << text);
+        fail(*self_, errc::peer_failed, at, error_text() << "rank " << at.peer << " refused this call: " << text);
     }
     // While a group is being formed: where the group breaks that it is split from, a rank may not come, and no rank has
     // gone on yet.

@@ -33,7 +33,7 @@ namespace colls::inline v1::detail {
     text << "colls: rank " << self.rank;
     if (at) text << *at;
     if (p.state.load(std::memory_order_acquire) == 1) {
-        text << ": the group is broken, by a rank that died before it had said why";
+        text << ": the group is broken, by a rank that died before it said why";
         throw error(errc::peer_failed, text.text(), self.rank);
     }
     text << ": the group is broken: " << report_in(p);

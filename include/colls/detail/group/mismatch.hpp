@@ -21,7 +21,7 @@ inline constexpr double time_to_tell = 0.3;
     if (say_difference(text, self.memory, self.rank, peer, self.log.recent, call)) return;
     text << "rank " << peer << " called " << collective_in(theirs) << ", this rank " << collective_in(own);
     if (theirs >> 60 == own >> 60)
-        text << ", with another count, type, operator (perhaps another function of the same type), root or "
+        text << ", with a different count, type, operator (perhaps another function of the same type), root or "
                 "schedule, "
                 "or started and not blocking, now or in a call "
                 "before";

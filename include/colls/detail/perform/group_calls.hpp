@@ -71,8 +71,8 @@ COLLS_INLINE void set_timeout(rank_context& self, double seconds, bool off) {
 
 [[noreturn]] COLLS_INLINE void throw_no_group() {
     throw error(errc::invalid_argument,
-        "colls: this communicator belongs to no group: it was default-made, moved from, or split off with a negative "
-        "color");
+        "colls: this communicator belongs to no group: it was default-constructed, moved from, or split off with a "
+        "negative color");
 }
 
 }  // namespace colls::inline v1::detail

@@ -41,7 +41,7 @@ constexpr bool pulls_all(reach within) { return within == reach::scratch || with
 template <class T>
 class per_rank {
 public:
-    explicit per_rank(int count, int first = 0) : all_(new T[static_cast<std::size_t>(count)]()), first_(first) {}
+    explicit per_rank(int count, int first = 0) : all_(new T[static_cast<unsigned>(count)]()), first_(first) {}
 
     T& operator[](int rank) { return all_[static_cast<std::size_t>(rank - first_)]; }
     const T& operator[](int rank) const { return all_[static_cast<std::size_t>(rank - first_)]; }

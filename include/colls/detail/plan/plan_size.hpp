@@ -29,7 +29,7 @@ namespace colls::inline v1::detail {
     why << "its execution plan" << (messages ? " for one rank" : ", which has the programs of all ranks,");
     put_gigabytes(why << " would take about ", bytes)
         << ", and may take " << (messages ? 1 : 4) << ": take "
-        << (messages ? "" : "messages (COLLS_TRANSPORT=tcp), where a rank needs its own program alone, or ")
+        << (messages ? "" : "messages (COLLS_TRANSPORT=tcp), where a rank needs only its own program, or ")
         << "a schedule of fewer rounds and peers, such as tree";
     return why;
 }

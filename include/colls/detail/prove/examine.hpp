@@ -15,7 +15,7 @@ namespace colls::inline v1::detail {
     const double all = proof_bytes(s, n, false);
     constexpr double most_work = 5e9;  // ten seconds
     if (symmetry_work(s, n) > most_work) {
-        f.text << "to look for symmetry in the steps of all ranks would take too long, and to play all ranks ";
+        f.text << "looking for symmetry in the steps of all ranks would take too long, and playing all ranks ";
     } else if (proof_bytes(s, n, true) <= most_proof_bytes) {
         symmetric_execution e(s, n);
         if (e.applies()) {
@@ -27,7 +27,7 @@ namespace colls::inline v1::detail {
             if (!r.ok()) f.text << r.text();
             return f;
         }
-        f.text << "the ranks do not all do the same up to rotation, and to play all of them ";
+        f.text << "the ranks do not all do the same up to rotation, and playing all of them ";
     } else {
         f.text << "the proof ";
     }

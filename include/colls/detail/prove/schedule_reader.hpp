@@ -8,7 +8,7 @@
 
 namespace colls::inline v1::detail {
 
-/// Everything that a schedule says of itself beside its steps.
+/// Everything that a schedule says of itself besides its steps.
 enum class question : unsigned char { rounds, ports, blocks, scratch, root, supports, home, input, output };
 
 /// True for the collectives whose schedules say by `input` and `output` what slots hold before and after.
@@ -88,7 +88,7 @@ constexpr bool expect_readable() {
     constexpr bool is =
         requires(const S& s) { s.implements; } && counts_rounds<S> && (steps_without_port<S> || steps_with_port<S>);
     static_assert(is,
-        "colls: this is no schedule: it needs `implements`, `rounds(n)`, and `at(rank, n, round)` or `at(rank, n, "
+        "colls: this is not a schedule: it needs `implements`, `rounds(n)`, and `at(rank, n, round)` or `at(rank, n, "
         "round, port)` that returns a colls::step, const or static; of a family take schedule_for<F, C>");
     return is;
 }

@@ -1,4 +1,5 @@
-// How a part of the library that has threads of its own forms groups for them: on connections that no other thread uses.
+// How a part of the library that has threads of its own forms groups for them: on connections that no other thread
+// uses.
 // IWYU pragma: private
 #pragma once
 

@@ -124,9 +124,10 @@ COLLS_INLINE communicator bootstrap(
 }
 
 namespace detail {
-inline const bool bootstrap_is_there = (bootstrap_of_program.store([](int rank, int size, member_exchange& x) {
-    return bootstrap(rank, size, x);
-}, std::memory_order_relaxed), true);
+inline const bool bootstrap_is_there =
+    (bootstrap_of_program.store(
+         [](int rank, int size, member_exchange& x) { return bootstrap(rank, size, x); }, std::memory_order_relaxed),
+        true);
 }  // namespace detail
 
 }  // namespace colls::inline v1

@@ -55,7 +55,7 @@ std::vector<T> gather_from_members(member_exchange& exchange, const T& own, int 
                                      : other_transport          ? "transport (COLLS_TRANSPORT)"
                                                                 : nullptr)
             throw_of_rank(rank, errc::mismatch,
-                error_text() << "ranks 0 and " << r << " of the new group have another " << what
+                error_text() << "ranks 0 and " << r << " of the new group have a different " << what
                              << ": it must be the same on all of them",
                 r);
     }

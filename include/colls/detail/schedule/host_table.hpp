@@ -42,7 +42,7 @@ constexpr host_table fill_host_table(
 /// A table in static memory, made by the compiler.
 template <int... Host>
 struct fixed_host_table {
-    static constexpr int ranks = sizeof...(Host);
+    static constexpr unsigned ranks = sizeof...(Host);
     struct arrays {
         int host_of[ranks], place_of[ranks], first[ranks + 1], members[ranks];
         int hosts, largest;

@@ -63,7 +63,7 @@ struct environment {
             e.timeout = std::strtod(v, &end);
             if (*end != '\0' || !(e.timeout > 0) || (e.timeout > 1e9 && std::strcmp(v, "inf") != 0))
                 refuse(error_text() << "colls: COLLS_TIMEOUT is " << v
-                                    << ", which is no number of seconds above 0, such as 2.5, nor inf: none");
+                                    << ", neither a number of seconds above 0, such as 2.5, nor inf");
         }
         e.schedule = variable("COLLS_SCHEDULE");
         e.trace = variable("COLLS_TRACE");

@@ -70,12 +70,12 @@ private:
             b.layout ? element_sequence(*b.layout, b.count, element) : element_sequence(b.count * element);
         if (lies.broken_block() > 0)
             refuse(error_text() << "the layout of the " << b.name << " has a block of " << lies.broken_block()
-                                << " bytes, which is no multiple of the " << element << " bytes of an element");
+                                << " bytes, not a multiple of the " << element << " bytes of an element");
         if (b.data == nullptr && lies.bytes() > 0)
             refuse(error_text() << "the " << b.name << " of " << lies.bytes() / element << " elements is null");
         if (is_written && lies.overlaps_itself())
             refuse(error_text() << "the layout of the " << b.name << " has blocks that overlap (" << b.count
-                                << " repetitions of extent " << b.layout->extent() << "): they must lie apart");
+                                << " repetitions of extent " << b.layout->extent() << "): they must not overlap");
         return lies;
     }
     /// Checks blocks with displacements in a buffer that holds `held` elements, and enters those that are not empty, in

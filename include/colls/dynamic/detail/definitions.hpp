@@ -163,7 +163,7 @@ private:
     const candidate& candidate_of_name() const {
         if (const candidate* const c = named_candidate(q_.c.what, how_.schedule)) return *c;
         error_text text;
-        text << "there is no schedule of the name " << how_.schedule << " for it; the names are";
+        text << "there is no schedule named " << how_.schedule << " for it; the names are";
         const candidates all = list_of_candidates(q_.c.what)();
         for (int i = 0; i < all.count; ++i) text << (i > 0 ? ", " : " ") << all.first[i].name;
         refuse(text);

@@ -82,7 +82,7 @@ inline placement::placement(std::vector<int> places) : places_(std::move(places)
     for (int r = 0; r < n; ++r) {
         const int p = places_[static_cast<std::size_t>(r)];
         if (p < 0 || p >= n || roles_[static_cast<std::size_t>(p)] != none)
-            throw error(errc::invalid_argument, "colls: placement: the places are no permutation of the ranks");
+            throw error(errc::invalid_argument, "colls: placement: the places are not a permutation of the ranks");
         roles_[static_cast<std::size_t>(p)] = r;
     }
 }

@@ -29,7 +29,7 @@ inline topology topology::placed(std::vector<int> places) const {
     for (const int p : places) {
         detail::error_text text;
         if (p < 0 || p >= ranks_ || taken[static_cast<std::size_t>(p)])
-            detail::refuse_topology(text << "place " << p << " is taken twice, or is none of the " << ranks_);
+            detail::refuse_topology(text << "place " << p << " is taken twice, or is not one of the " << ranks_);
         taken[static_cast<std::size_t>(p)] = true;
     }
     const int n = static_cast<int>(places.size());

@@ -1,5 +1,5 @@
-// What a collective demands, for a serial reference: how long each rank's buffers are, and whose elements each element of
-// a result holds. It knows the collectives by their traits alone, and nothing of schedules, proofs or executors.
+// What a collective demands, for a serial reference: how long each rank's buffers are, and whose elements each element
+// of a result holds. It knows the collectives by their traits alone, and nothing of schedules, proofs or executors.
 // IWYU pragma: private, include <colls/testing/transport.hpp>
 #pragma once
 

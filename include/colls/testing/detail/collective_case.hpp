@@ -77,7 +77,8 @@ public:
         if (!in_place_) second_.emplace(comm, out_count_, of_group[1]);
         in_ = first_->data();
         out_ = in_place_ ? first_->data() : second_->data();
-        if (in_place_ && (s_.what == collective::gather || s_.what == collective::all_gather)) in_ += shape_.before(rank_);
+        if (in_place_ && (s_.what == collective::gather || s_.what == collective::all_gather))
+            in_ += shape_.before(rank_);
         if (in_place_ && (s_.what == collective::scatter || s_.what == collective::reduce_scatter))
             out_ += shape_.before(rank_);
         fill();

@@ -140,7 +140,7 @@ private:
         const std::uint64_t arrived = transport->received(q), sent = transport->sent(q);
         if (arrived < p.arrived || arrived > p.in.size() || sent > p.out.size()) wrong("a count is wrong");
         for (; p.arrived < arrived; ++p.arrived)
-            if (!p.in[p.arrived].arrived()) wrong("a message arrives with wrong bytes, or beside its memory");
+            if (!p.in[p.arrived].arrived()) wrong("a message arrives with wrong bytes, or outside its memory");
     }
     /// Kept until `progress` has returned: a transport need not let exceptions of its listener out.
     void note(const std::string& problem) {
@@ -148,7 +148,7 @@ private:
     }
     void reported(int q) {
         if (!in_progress_) note("the listener is called outside progress");
-        if (with(q).left > 0) note("something is reported behind leave");
+        if (with(q).left > 0) note("something is reported after leave");
     }
     void heard(int q, const control_message& what) override {
         reported(q);
@@ -209,7 +209,7 @@ public:
                         step("a message that does not match its receive", [&] { mismatch(kind, bytes); });
                 for (const bool late : {false, true}) step("a rank leaves, with messages queued", [&] { leave(late); });
                 step("a rank has left before its messages are received", [&] { leave_alone(); });
-                step("broken behind messages", [&] { say_broken(); });
+                step("broken after messages", [&] { say_broken(); });
                 step("abandon amid messages", [&] { abandon(); });
                 step("idle ends when something arrives", [&] { sleep(); });
             }
@@ -296,7 +296,7 @@ private:
     }
     template <class F>
     void until(const char* what, F holds) {
-        if (!within(how_.deadline, holds)) throw finding(std::string("in vain until ") + what);
+        if (!within(how_.deadline, holds)) throw finding(std::string("waited too long until ") + what);
     }
     template <class F>
     void until_all(const char* what, F holds) {
@@ -466,7 +466,7 @@ private:
         others([&](tested_rank& w, int) {
             auto& p = w.with(odd_);
             if (w.transport->received(odd_) != 1 || !p.in[1].untouched() || !p.in[2].untouched())
-                w.wrong("the message that does not match, or one behind it, lands or is counted");
+                w.wrong("the message that does not match, or one after it, lands or is counted");
         });
         meet();
     }

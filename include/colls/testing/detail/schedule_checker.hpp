@@ -68,7 +68,7 @@ private:
         expect(verify(back, n), "reversed: ");
         if (!out_.ok) return;
         const cost a = cost_of(s_, n), b = cost_of(back, n);
-        if (a.rounds != b.rounds) fail(n, "reversed, it has another number of rounds");
+        if (a.rounds != b.rounds) fail(n, "reversed, it has a different number of rounds");
         if (a.blocks_sent != b.blocks_received || a.blocks_received != b.blocks_sent)
             fail(n, "reversed, it does not send what it receives");
         const auto again = reversed_of(back);
@@ -76,7 +76,7 @@ private:
             for (int k = 0; k < a.rounds; ++k)
                 for (int p = 0; p < a.ports; ++p)
                     if (!same(step_of(s_, r, n, k, p), step_of(again, r, n, k, p)))
-                        fail(n, "reversed twice, it is another schedule");
+                        fail(n, "reversed twice, it is a different schedule");
     }
     void mutants(int n) {
         if (s_.rounds(n) == 0) return;

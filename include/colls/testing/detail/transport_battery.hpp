@@ -478,10 +478,10 @@ private:
             all_reduce(own, x, sum);
         } catch (const error& e) {
             expect(e.code() == errc::mismatch || e.code() == errc::peer_failed,
-                std::string("one rank gives another count: this rank has a different error: ") + e.what());
+                std::string("one rank gives a different count: this rank has a different error: ") + e.what());
             return;
         }
-        found("one rank gives another count: the all_reduce of this rank succeeds");
+        found("one rank gives a different count: the all_reduce of this rank succeeds");
     }
 
     communicator& comm_;

@@ -247,7 +247,7 @@ inline greeting connection::greet() {
 inline void connection::accept(const char* greeting_text) {
     greeting g{};
     if (!decode(greeting_text, own_.shape, g))
-        return fail("it has another version of this protocol, or rings of other sizes: run one version on all ranks",
+        return fail("it has a different version of this protocol, or other ring sizes: run one version on all ranks",
             nullptr, true);
     far_base_ = g.base;
     far_key_ = g.key;

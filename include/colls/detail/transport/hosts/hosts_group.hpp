@@ -41,7 +41,7 @@ inline std::shared_ptr<inter_node_transport> inter_node_transport_for(
     if (open_verbs == nullptr)
         throw error(errc::unsupported,
             (error_text() << "colls: rank " << rank
-                          << ": COLLS_TRANSPORT wants verbs, but this program is without them: "
+                          << ": COLLS_TRANSPORT asks for verbs, which this program does not have: "
                           << "include <colls/transports/verbs.hpp>, and link colls::verbs")
                 .text(),
             rank);

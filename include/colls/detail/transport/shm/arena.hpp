@@ -264,7 +264,7 @@ private:
         text << "colls: rank " << rank_ << ": ";
         const poison_state& p = whole().poison();
         if (reported) {
-            text << "the group does not come about: " << report_in(p);
+            text << "the group was not formed: " << report_in(p);
             throw error(errc::peer_failed, text.text(), rank_, p.peer == none ? p.rank : p.peer);
         }
         text << "rank " << r << " did not join the group" << (dead(r) ? ": its process has ended" : "");

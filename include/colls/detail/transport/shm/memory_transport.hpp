@@ -23,7 +23,7 @@ public:
     /// `at`: where this process has the memory. `dead(rank)` says whether that rank's process has ended; it is asked
     /// about once a millisecond for each rank, and may be empty. Never waits; throws std::bad_alloc.
     memory_transport(std::byte* at, int rank, int n, std::function<bool(int)> dead, const memory_shape& shape = {})
-        : stream_transport(rank, static_cast<std::size_t>(n), at, memory_layout(n, shape)),
+        : stream_transport(rank, static_cast<unsigned>(n), at, memory_layout(n, shape)),
           dead_(std::move(dead)),
           doorbell_(memory_layout::doorbell_of(at, rank)) {
         for (int r = 0; r < n; ++r)

@@ -191,7 +191,7 @@ private:
         return static_cast<std::size_t>(from) * ranks + static_cast<std::size_t>(to);
     }
     ring_state& state_of(std::byte* at, kind k, std::size_t ring) const {
-        return reinterpret_cast<ring_state*>(at + states)[2 * ring + k];
+        return reinterpret_cast<ring_state*>(at + states)[2 * ring + static_cast<std::size_t>(k)];
     }
     std::byte* bytes_of(std::byte* at, kind k, std::size_t ring) const { return at + data[k] + ring * capacity[k]; }
 };
