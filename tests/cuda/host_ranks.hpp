@@ -47,13 +47,13 @@ struct erased {
 class workspace {
 public:
     explicit workspace(std::size_t bytes)
-        : bytes_(bytes), at_(static_cast<std::byte*>(::operator new(bytes, std::align_val_t{128}))) {
+        : bytes_(bytes), at_(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{128}))) {
         std::memset(at_, 0, bytes);
     }
     workspace(workspace&& other) noexcept : bytes_(other.bytes_), at_(other.at_) { other.at_ = nullptr; }
     workspace(const workspace&) = delete;
     ~workspace() {
-        if (at_ != nullptr) ::operator delete(at_, std::align_val_t{128});
+        if (at_ != nullptr) ::operator delete (at_, std::align_val_t{128});
     }
     std::byte* data() { return at_; }
     std::size_t size() const { return bytes_; }
@@ -95,14 +95,15 @@ public:
         for (int r = 0; r < n_; ++r) {
             far_.emplace_back(static_cast<std::size_t>(layout.bytes()));
             kernel::far_memory& far = handles_[index(r)].far;
-            far.base = far_.back().data();
-            far.layout = layout;
+            places_of_.emplace_back(index(n_), kernel::far_memory::elsewhere);
+            far = {far_.back().data(), layout, places_of_.back().data()};
+            std::uint8_t here = 0;
             addresses_of_.push_back(addresses_);
             for (int q = 0; q < n_; ++q)
-                if (hosts[index(q)] != hosts[index(r)]) {
-                    far.hosts[q / 64] |= std::uint64_t{1} << q % 64;
+                if (hosts[index(q)] == hosts[index(r)])
+                    places_of_.back()[index(q)] = here++;
+                else
                     addresses_of_.back()[index(q)] = far.shadow(q);
-                }
             handles_[index(r)].workspaces = addresses_of_.back().data();
         }
         for (int r = 0; r < n_; ++r)
@@ -163,6 +164,7 @@ private:
     std::vector<kernel::failure_report> reports_;
     std::vector<kernel::rank_handle> handles_;
     std::deque<workspace> far_;
+    std::deque<std::vector<std::uint8_t>> places_of_;
     std::deque<std::vector<std::byte*>> addresses_of_;  // of workspaces, as a rank reaches them
     std::vector<std::unique_ptr<kernel::proxy>> proxies_;
 };

@@ -5,8 +5,8 @@
 
 namespace colls::inline v1::cuda {
 
-/// The most ranks of a group.
-inline constexpr int max_ranks = 72;
+/// The most ranks of a group within a host, and of one on several hosts.
+inline constexpr int max_ranks = 72, max_ranks_of_hosts = 1024;
 
 /// How a call moves its data. Results are the same bits by `packets` and `pulled`.
 ///   eager      each rank writes to every other rank what that one needs, whatever the schedule: one hop

@@ -67,7 +67,7 @@ struct block_state {
     kernel_call call;
     std::uint64_t offsets[max_ranks + 1];  ///< to which the call may point
     schedule_facts schedule;
-    peer_buffers buffers[max_ranks];  ///< by role
+    peer_buffers buffers[max_ranks];  ///< by role; on several hosts by place_of
     arrival arrivals[max_ports];
     std::int32_t receivers[2][max_ports];  ///< role that each port sends to, in rounds of one parity
     std::int32_t matches[max_operands];  ///< [pass][port]: position of the pass's slot in what the port receives, or -1

@@ -15,7 +15,9 @@
 namespace colls::inline v1::cuda::detail {
 
 template <class X>
-concept buffers_like = requires(X& x) { x.size(); };
+concept buffers_like = requires(X& x) {
+    x.size();
+};
 
 template <class R>
 using element = std::remove_reference_t<decltype(*std::declval<R&>().data())>;

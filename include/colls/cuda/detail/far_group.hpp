@@ -20,12 +20,10 @@ namespace colls::inline v1::cuda::detail {
 
 class far_group {
 public:
-    /// far[r]: rank r is on another host.
-    far_group(const std::vector<bool>& far, const far_layout& layout) : pinned_(layout.bytes()) {
-        memory_.base = pinned_.data();
-        memory_.layout = layout;
-        for (std::size_t r = 0; r < far.size(); ++r)
-            if (far[r]) memory_.hosts[r / 64] |= std::uint64_t{1} << r % 64;
+    /// places: see far_memory.
+    far_group(int device, std::vector<std::uint8_t> places, const far_layout& layout)
+        : pinned_(layout.bytes()), places_(std::move(places)), on_device_(device, places_.size(), places_.data()) {
+        memory_ = {pinned_.data(), layout, places_.data()};
     }
     far_group(const far_group&) = delete;
     far_group& operator=(const far_group&) = delete;
@@ -35,6 +33,11 @@ public:
     }
 
     const far_memory& memory() const { return memory_; }
+    far_memory memory_for_kernels() const {
+        far_memory m = memory_;
+        m.places = reinterpret_cast<const std::uint8_t*>(on_device_.data());
+        return m;
+    }
     /// Groups of which each carries two channels.
     static int groups_for(int channels) { return (channels + 1) / 2; }
 
@@ -79,6 +82,8 @@ private:
     }
 
     pinned_memory pinned_;
+    const std::vector<std::uint8_t> places_;
+    const device_memory on_device_;  // places_
     far_memory memory_;
     communicator network_;
     std::vector<std::shared_ptr<extend::message_group>> groups_;

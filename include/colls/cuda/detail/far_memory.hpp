@@ -58,9 +58,10 @@ struct far_layout {
 struct far_memory {
     std::byte* base = nullptr;
     far_layout layout;
-    std::uint64_t hosts[(max_ranks + 63) / 64] = {};  ///< a bit for each rank: it is on another host
+    const std::uint8_t* places = nullptr;  ///< of each rank among those of this host; `elsewhere`: it is on another one
 
-    COLLS_HOST_DEVICE bool is_far(int rank) const { return (hosts[rank / 64] >> rank % 64 & 1) != 0; }
+    static constexpr std::uint8_t elsewhere = 0xff;
+    COLLS_HOST_DEVICE bool is_far(int rank) const { return places[rank] == elsewhere; }
     /// Of a rank on another host: what a workspace begins with.
     COLLS_HOST_DEVICE std::byte* shadow(int rank) const {
         return base + static_cast<std::uint64_t>(rank) * far_layout::shadow_bytes;

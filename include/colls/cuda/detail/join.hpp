@@ -249,6 +249,11 @@ private:
                                       << "): give each a device of its own, or set options.share_devices")
                             .text(),
                         rank_, r);
+        if (!several_hosts && n_ > max_ranks)
+            throw error(errc::unsupported,
+                (error_text() << "a group on one host has 1 to " << max_ranks << " ranks, and this one has " << n_)
+                    .text(),
+                rank_);
         if (several_hosts) channels = std::min(channels, o_.far_channels);
         joined_.ranks = std::make_unique<local_ranks>(n_, device_, channels, o_);
         if (several_hosts) make_far(channels);
@@ -333,17 +338,21 @@ private:
     };
 
     void make_far(int channels) {
-        std::vector<bool> far;
-        int first = 0, each = n_;  // of the host of rank 0
+        std::vector<std::uint8_t> places;
+        int first = 0, each = n_, here = 0;
         while (first < n_ && of(first).host == of(0).host) ++first;
         for (int r = 0; r < n_; ++r) {
-            far.push_back(of(r).host != own_.host);
-            const bool begins = r % first == 0;
+            const bool near = of(r).host == own_.host, begins = r % first == 0;
+            if (near && here == max_ranks)
+                throw error(errc::unsupported,
+                    (error_text() << "more than " << max_ranks << " ranks are on the host of rank " << rank_).text(),
+                    rank_);
+            places.push_back(near ? static_cast<std::uint8_t>(here++) : far_memory::elsewhere);
             if (n_ % first != 0 || (r > 0 && (of(r).host != of(r - 1).host) != begins)) each = 0;
         }
         if (each != 0) each = first;
         const std::uint64_t window = (std::max<std::uint64_t>(o_.far_bytes, 4096) + 127) / 128 * 128;
-        auto f = std::make_unique<far_group>(far, far_layout{n_, channels, window, 1024});
+        auto f = std::make_unique<far_group>(device_, std::move(places), far_layout{n_, channels, window, 1024});
         far_ = f.get();
         joined_.ranks->set_far(std::move(f), each);
     }
@@ -395,9 +404,9 @@ private:
 template <class Host>
 joined_rank join_processes(Host& host, int device, const options& o) {
     const int n = host.size(), rank = host.rank();
-    if (n < 1 || n > max_ranks)
+    if (n < 1 || n > max_ranks_of_hosts)
         throw error(errc::unsupported,
-            (error_text() << "colls: cuda::communicator: rank " << rank << ": a group has 1 to " << max_ranks
+            (error_text() << "colls: cuda::communicator: rank " << rank << ": a group has 1 to " << max_ranks_of_hosts
                           << " ranks, and this host group has " << n)
                 .text(),
             rank);

@@ -8,6 +8,7 @@
 #include <colls/cuda/detail/staging.hpp>
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
 
 namespace colls::inline v1::cuda::detail {
@@ -167,6 +168,12 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
 
     kernel_call& c = a.common;
     c.root = root;
+    if (offsets.size() > std::size(a.offsets))
+        throw error(errc::unsupported,
+            (error_text() << "colls: cuda: " << name_of(what) << " on rank " << rank
+                          << ": blocks of given sizes are for up to " << max_ranks << " ranks")
+                .text(),
+            rank);
     std::copy(offsets.begin(), offsets.end(), a.offsets);
     const auto longest_of = [&](int blocks) {
         if (offsets.empty()) return balanced(c.count, static_cast<std::uint64_t>(blocks), 0).count;

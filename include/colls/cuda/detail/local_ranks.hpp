@@ -97,6 +97,7 @@ public:
     /// Some ranks are on other hosts: before `connect`. Its proxy starts when the others may send.
     /// `each`: ranks of each host, where they are equally many and consecutive; else 0.
     void set_far(std::unique_ptr<far_group> f, int each) {
+        sizes_.eager_bytes = sizes_.packet_bytes = 0;  // calls go by schedules
         far_ = std::move(f);
         ranks_per_host_ = each;
     }
@@ -137,7 +138,7 @@ public:
             h.region_count = static_cast<std::uint32_t>(regions.size() / workspaces.size());
             h.status = ranks_.back().status.get();
             h.timeout_ns = nanoseconds_of(timeout_);
-            if (far_) h.far = far_->memory();
+            if (far_) h.far = far_->memory_for_kernels();
             handles.push_back(h);
         }
         handles_ = device_memory(device_, handles.size() * sizeof(rank_handle), handles.data());

@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <cstring>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -51,7 +52,14 @@ public:
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &before);
         try {
-            thread_ = std::thread([this] { run(); });
+            thread_ = std::thread([this] {
+                try {
+                    run();
+                } catch (const std::exception& e) {  // no memory: the others learn it when this rank's transports end
+                    found_({failure::failed, none, e.what()});
+                }
+                channels_.clear();
+            });
         } catch (...) {
             pthread_sigmask(SIG_SETMASK, &before, nullptr);
             throw;
@@ -128,7 +136,6 @@ private:
                 nap = nap < 250'000 ? 2 * nap : 500'000;
             }
         }
-        channels_.clear();
     }
 
     /// Moves what the channel has posted. False: nothing is in flight.

@@ -80,7 +80,7 @@ private:
         G& g, int channel, phase during, int round, int role, int slot, const slot_info& s) {
         if (during == phase::move_landed) return scratch(g, channel, role, landing_slot(g, slot), s);
         const kernel_call& call = g.state().call;
-        const peer_buffers& theirs = g.state().buffers[role];
+        const peer_buffers& theirs = slots::buffers_of(g, role);
         const bool own = role == g.state().schedule.me;
         if (round <= s.first_receive) {
             const std::byte* const in = own ? call.in : theirs.in;
@@ -108,7 +108,8 @@ private:
         g_.any(false);
         COLLS_ROLLED
         for (int r = g_.index(); r < n(); r += g_.size())
-            if (!is_far(self(), r)) g_.release(&channel_of(self(), r, channel_).progress[self().rank], value);
+            if (!is_far(self(), r))
+                g_.release(&channel_of(self(), r, channel_).progress[place_of(self(), self().rank)], value);
     }
     /// The rank to wait for: none where it is this one.
     COLLS_DEVICE int other_rank(int role) const { return role == none || role == me() ? none : rank_of(role); }
@@ -124,10 +125,7 @@ private:
         COLLS_ROLLED
         for (int r = g_.index(); r < n() && !failed; r += g_.size()) {
             const int q = rank_of(r);
-            if (is_far(self(), q)) {
-                state().buffers[r] = {};
-                continue;
-            }
+            if (is_far(self(), q)) continue;
             failed = r != me() && !wait_for_peers(g_, channel_, q, none, first, none);
             if (failed) break;
             const entry_record e = channel_of(self(), q, channel_).entries[state().schedule.entry];
@@ -135,7 +133,7 @@ private:
             if (failed)
                 give_up(g_, channel_, failure::mismatch, q, none, e.fingerprint);
             else
-                state().buffers[r] = {resolved(self(), q, e.in), resolved(self(), q, e.out)};
+                slots::buffers_of(g_, r) = {resolved(self(), q, e.in), resolved(self(), q, e.out)};
         }
         failed_ = g_.any(failed);
         return !failed_;
@@ -254,7 +252,8 @@ private:
             facts.ports = ports_of(s_, n());
             facts.passes = slots::passes_at_once(facts.ports);
             facts.blocks = divided(call().count, static_cast<std::uint64_t>(call().user_blocks));
-            facts.base = g_.relaxed(static_cast<const std::uint64_t*>(&own.progress[self().rank])) + 1;
+            facts.base =
+                g_.relaxed(static_cast<const std::uint64_t*>(&own.progress[place_of(self(), self().rank)])) + 1;
             facts.entry = static_cast<std::int32_t>(calls & 1);
         }
         failed_ = g_.any(failed_before);
@@ -432,8 +431,8 @@ private:
 
 /// Runs the call that load_call has set, by the block of one channel; all threads call. False: the rank has given up.
 template <class T, class D, class Schedule, class Op, class Epilogue, class G>
-    requires thread_group<G>
-COLLS_DEVICE bool run_schedule(const G& g, int channel, const Schedule& s, const Op& op, const Epilogue& epilogue) {
+requires thread_group<G> COLLS_DEVICE bool run_schedule(
+    const G& g, int channel, const Schedule& s, const Op& op, const Epilogue& epilogue) {
     return schedule_executor<Schedule, T, D, Op, Epilogue, G>(g, channel, s, op, epilogue).run();
 }
 

@@ -24,8 +24,8 @@ struct entry_record {
 
 /// The state of one channel of a rank.
 struct alignas(128) channel_state {
-    /// How far each rank has come, over all calls, as it writes in the state of every rank: a rank that waits reads its
-    /// own memory.
+    /// How far each rank of this host has come, over all calls, as it writes in the state of every rank there: a rank
+    /// that waits reads its own memory.
     alignas(128) std::uint64_t progress[max_ranks];
     alignas(128) entry_record entries[2];       ///< of this call and of the one before, alternately; read by all ranks
     alignas(128) std::uint32_t schedule_calls;  ///< calls by a schedule so far; picks the entry. Private.
@@ -88,6 +88,11 @@ struct rank_handle {
 
 COLLS_DEVICE inline bool is_far(const rank_handle& t, int rank) { return t.far.base != nullptr && t.far.is_far(rank); }
 
+/// The number of a rank among those of its host.
+COLLS_DEVICE inline int place_of(const rank_handle& t, int rank) {
+    return t.far.base != nullptr ? t.far.places[rank] : rank;
+}
+
 COLLS_DEVICE inline std::uint32_t* poison_of(const rank_handle& t, int rank) {
     return reinterpret_cast<std::uint32_t*>(t.workspaces[rank]);
 }
@@ -108,7 +113,7 @@ COLLS_DEVICE inline std::uint64_t* eager_slot_of(const rank_handle& t, int to, i
 }
 /// Where this rank reads the progress of another.
 COLLS_DEVICE inline const std::uint64_t* progress_of(const rank_handle& t, int channel, int rank) {
-    return is_far(t, rank) ? t.far.arrived(channel, rank) : &channel_of(t, t.rank, channel).progress[rank];
+    return is_far(t, rank) ? t.far.arrived(channel, rank) : &channel_of(t, t.rank, channel).progress[place_of(t, rank)];
 }
 COLLS_DEVICE inline std::byte* scratch_of_channel(const rank_handle& t, int rank, int channel) {
     return t.workspaces[rank] + t.sizes.scratch_begin() + static_cast<std::uint64_t>(channel) * t.sizes.scratch_bytes;
