@@ -150,8 +150,8 @@ struct job {
                         return at + "element " + std::to_string(i) + " is " + std::to_string(got) + " instead of " +
                                std::to_string(narrowed);
                 } else if (const word got = reinterpret_cast<const word*>(calls[index(r)].out)[i],
-                           right = how == mode::epilogue_of_one_type ? marked{}(want, i) : want;
-                           got != right) {
+                    right = how == mode::epilogue_of_one_type ? marked{}(want, i) : want;
+                    got != right) {
                     return at + "element " + std::to_string(i) + " is " + std::to_string(got) + " instead of " +
                            std::to_string(right);
                 }

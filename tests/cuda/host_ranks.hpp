@@ -47,13 +47,13 @@ struct erased {
 class workspace {
 public:
     explicit workspace(std::size_t bytes)
-        : bytes_(bytes), at_(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{128}))) {
+        : bytes_(bytes), at_(static_cast<std::byte*>(::operator new(bytes, std::align_val_t{128}))) {
         std::memset(at_, 0, bytes);
     }
     workspace(workspace&& other) noexcept : bytes_(other.bytes_), at_(other.at_) { other.at_ = nullptr; }
     workspace(const workspace&) = delete;
     ~workspace() {
-        if (at_ != nullptr) ::operator delete (at_, std::align_val_t{128});
+        if (at_ != nullptr) ::operator delete(at_, std::align_val_t{128});
     }
     std::byte* data() { return at_; }
     std::size_t size() const { return bytes_; }

@@ -157,9 +157,13 @@ void differential(colls::cuda::communicator& gpu, cudaStream_t stream, word seed
             });
         c.run("all_reduce by two levels, in place", {collective::all_reduce, n, 0, blocks}, add, true, 0,
             [&](auto& in, auto&, auto&) { cuda::all_reduce<two_levels>(gpu, in.on_device(), colls::sum, stream); });
+        c.run("all_reduce, chosen", {collective::all_reduce, n, 0, blocks}, add, false, 0,
+            [&](auto& in, auto& out, auto&) {
+                cuda::all_reduce<colls::automatic>(gpu, in.on_device(), out.on_device(), colls::sum, stream);
+            });
         c.run("all_reduce in order", {collective::all_reduce, n, 0, blocks}, compose_maps{}, false, 0,
             [&](auto& in, auto& out, auto&) {
-                cuda::all_reduce(gpu, in.on_device(), out.on_device(), compose_maps{}, stream);
+                cuda::all_reduce<colls::automatic>(gpu, in.on_device(), out.on_device(), compose_maps{}, stream);
             });
         c.run("reduce, with an epilogue", {collective::reduce, n, root, blocks}, add, false, 3,
             [&](auto& in, auto& out, auto&) {

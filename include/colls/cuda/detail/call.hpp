@@ -2,10 +2,14 @@
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
 #pragma once
 
+#include <colls/automatic.hpp>
 #include <colls/cuda/detail/launch.hpp>
 #include <colls/cuda/detail/native_floats.hpp>
 #include <colls/cuda/detail/rank_order.hpp>
 #include <colls/family.hpp>
+#include <colls/schedules/circulant.hpp>
+#include <colls/schedules/direct.hpp>
+#include <colls/schedules/hierarchical.hpp>
 
 #include <iterator>
 #include <type_traits>
@@ -15,9 +19,7 @@
 namespace colls::inline v1::cuda::detail {
 
 template <class X>
-concept buffers_like = requires(X& x) {
-    x.size();
-};
+concept buffers_like = requires(X& x) { x.size(); };
 
 template <class R>
 using element = std::remove_reference_t<decltype(*std::declval<R&>().data())>;
@@ -91,7 +93,6 @@ void launch_or_tell(local_ranks& ranks, const Launch& launch) {
     }
 }
 
-/// Makes the call C by the schedule, or the family of schedules, S.
 /// The family S as a group takes it: a hierarchy without a size of its own takes that of the group's hosts.
 template <class S>
 S family_for(const local_ranks& ranks) {
@@ -101,10 +102,10 @@ S family_for(const local_ranks& ranks) {
     return s;
 }
 
-template <collective C, class S, class Comm, class In, class Out, class Op, class Epilogue, class Stream,
-    class Counts = balanced_blocks>
-void make_call(Comm& comm, In& in, Out& out, const Op& op, int root, const Epilogue& epilogue, const Stream& stream,
-    const Counts& counts = {}) {
+/// Makes the call C by the schedule, or the family of schedules, S.
+template <collective C, class S, class Comm, class In, class Out, class Op, class Epilogue, class Stream, class Counts>
+void make_call_by(Comm& comm, In& in, Out& out, const Op& op, int root, const Epilogue& epilogue, const Stream& stream,
+    const Counts& counts) {
     static_assert(schedule<S> || family<S>, "colls: this is neither a schedule nor a family of schedules");
     static_assert(
         provides<S, C>, "colls: this schedule implements another collective, and none of its kind follows from it");
@@ -122,12 +123,38 @@ void make_call(Comm& comm, In& in, Out& out, const Op& op, int root, const Epilo
     });
 }
 
+/// What `automatic` takes between hosts: within each by direct, among them by circulant.
+using by_hosts = hierarchical<direct, circulant<>>;
+
+template <collective C, class S, class Comm, class In, class Out, class Op, class Epilogue, class Stream,
+    class Counts = balanced_blocks>
+void make_call(Comm& comm, In& in, Out& out, const Op& op, int root, const Epilogue& epilogue, const Stream& stream,
+    const Counts& counts = {}) {
+    if constexpr (std::is_same_v<S, automatic>) {
+        // Where several hosts have equally many ranks, and operands may be folded in the order of any schedule.
+        using T = std::remove_const_t<element_t<Comm, In>>;
+        constexpr bool is_right = [] {
+            if constexpr (provides<by_hosts, C> && reduces(C))
+                return order_is_right<schedule_for<by_hosts, C>, T, Op>;
+            else
+                return provides<by_hosts, C>;
+        }();
+        if constexpr (is_right)
+            if (comm.context().ranks_per_host() > 1)
+                return make_call<C, by_hosts>(comm, in, out, op, root, epilogue, stream, counts);
+        return make_call<C, direct>(comm, in, out, op, root, epilogue, stream, counts);
+    } else {
+        make_call_by<C, S>(comm, in, out, op, root, epilogue, stream, counts);
+    }
+}
+
 /// A barrier: a call without data.
 template <class S, class Comm, class Stream>
 void make_barrier(Comm& comm, const Stream& stream) {
+    using F = std::conditional_t<std::is_same_v<S, automatic>, direct, S>;
     launch_or_tell(comm.context(), [&](local_ranks& ranks) {
-        launch_collective<schedule_for<S, collective::barrier>, char, char>(ranks,
-            std::vector<rank_buffers>(ranks.ranks().size()), 0, schedule_of<collective::barrier>(family_for<S>(ranks)),
+        launch_collective<schedule_for<F, collective::barrier>, char, char>(ranks,
+            std::vector<rank_buffers>(ranks.ranks().size()), 0, schedule_of<collective::barrier>(family_for<F>(ranks)),
             no_operator{}, no_epilogue{}, stream_of(stream), {});
     });
 }

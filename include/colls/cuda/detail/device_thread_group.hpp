@@ -39,15 +39,15 @@ public:
     __device__ static packet relaxed(const packet* from) {
         packet p;
         asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];"
-                     : "=l"(p.word[0]), "=l"(p.word[1])
-                     : "l"(__cvta_generic_to_global(from))
-                     : "memory");
+            : "=l"(p.word[0]), "=l"(p.word[1])
+            : "l"(__cvta_generic_to_global(from))
+            : "memory");
         return p;
     }
     __device__ static void put(packet* to, const packet& p) {
         asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(to)), "l"(p.word[0]),
-                     "l"(p.word[1])
-                     : "memory");
+            "l"(p.word[1])
+            : "memory");
     }
     __device__ static bool claim(std::uint32_t* w, std::uint32_t x) { return atomicCAS_system(w, 0u, x) == 0u; }
     __device__ static void fence() { __threadfence_system(); }
@@ -57,15 +57,15 @@ public:
     __device__ static quad load(const quad* from) {
         quad q;
         asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(q.word[0]), "=r"(q.word[1]), "=r"(q.word[2]), "=r"(q.word[3])
-                     : "l"(__cvta_generic_to_global(from))
-                     : "memory");
+            : "=r"(q.word[0]), "=r"(q.word[1]), "=r"(q.word[2]), "=r"(q.word[3])
+            : "l"(__cvta_generic_to_global(from))
+            : "memory");
         return q;
     }
     __device__ static void store(quad* to, const quad& q) {
         asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)), "r"(q.word[0]),
-                     "r"(q.word[1]), "r"(q.word[2]), "r"(q.word[3])
-                     : "memory");
+            "r"(q.word[1]), "r"(q.word[2]), "r"(q.word[3])
+            : "memory");
     }
     __device__ static std::uint64_t now() {
         std::uint64_t t;

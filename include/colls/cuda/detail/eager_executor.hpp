@@ -181,7 +181,8 @@ private:
 /// Runs the call that load_call has set on the eager path, by the block of one channel; all threads call. A channel's
 /// longest message must fit workspace_layout::eager_bytes. False: the rank has given up.
 template <collective what, class T, class D, class Op, class Epilogue, class G>
-requires thread_group<G> COLLS_DEVICE bool run_eager(const G& g, int channel, const Op& op, const Epilogue& epilogue) {
+    requires thread_group<G>
+COLLS_DEVICE bool run_eager(const G& g, int channel, const Op& op, const Epilogue& epilogue) {
     return eager_executor<what, T, D, Op, Epilogue, G>(g, channel, op, epilogue).run();
 }
 

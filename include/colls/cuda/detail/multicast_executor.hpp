@@ -44,36 +44,35 @@ inline constexpr bool is_sum = std::is_same_v<Op, sum_t> || std::is_same_v<Op, a
 /// Does the switch fold elements T by Op? It keeps no order. The rest of an average follows as a result is written.
 /// Minima and maxima of floats are left out: the switch's say something else of NaN and of -0 than the operators do.
 template <class T, class Op>
-inline constexpr bool folds_in_switch = ((is_switch_integer<T> || is_half<T> || is_bfloat16<T> ||
-                                            std::is_same_v<T, float> || std::is_same_v<T, double>)&&is_sum<Op>) ||
-                                        (is_switch_integer<T> &&
-                                            (std::is_same_v<Op, min_t> || std::is_same_v<Op, max_t> ||
-                                                std::is_same_v<Op, bit_and_t> || std::is_same_v<Op, bit_or_t> ||
-                                                std::is_same_v<Op, bit_xor_t>));
+inline constexpr bool folds_in_switch =
+    ((is_switch_integer<T> || is_half<T> || is_bfloat16<T> || std::is_same_v<T, float> || std::is_same_v<T, double>) &&
+        is_sum<Op>) ||
+    (is_switch_integer<T> && (std::is_same_v<Op, min_t> || std::is_same_v<Op, max_t> || std::is_same_v<Op, bit_and_t> ||
+                                 std::is_same_v<Op, bit_or_t> || std::is_same_v<Op, bit_xor_t>));
 
 // multimem needs sm_90; the host launches no kernel that was compiled for less.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 #define COLLS_MULTIMEM_FLOATS(type)                                                          \
     asm volatile("multimem.ld_reduce.relaxed.sys.global.add" type " {%0, %1, %2, %3}, [%4];" \
-                 : "=r"(q.word[0]), "=r"(q.word[1]), "=r"(q.word[2]), "=r"(q.word[3])        \
-                 : "l"(at)                                                                   \
-                 : "memory")
+        : "=r"(q.word[0]), "=r"(q.word[1]), "=r"(q.word[2]), "=r"(q.word[3])                 \
+        : "l"(at)                                                                            \
+        : "memory")
 #define COLLS_MULTIMEM_INTEGERS(operation)                                                 \
     if constexpr (sizeof(T) == 4) {                                                        \
         COLLS_UNROLL                                                                       \
         for (int i = 0; i < 4; ++i)                                                        \
             asm volatile("multimem.ld_reduce.relaxed.sys.global." operation "32 %0, [%1];" \
-                         : "=r"(q.word[i])                                                 \
-                         : "l"(at + 4 * i)                                                 \
-                         : "memory");                                                      \
+                : "=r"(q.word[i])                                                          \
+                : "l"(at + 4 * i)                                                          \
+                : "memory");                                                               \
     } else {                                                                               \
         std::uint64_t two[2];                                                              \
         COLLS_UNROLL                                                                       \
         for (int i = 0; i < 2; ++i)                                                        \
             asm volatile("multimem.ld_reduce.relaxed.sys.global." operation "64 %0, [%1];" \
-                         : "=l"(two[i])                                                    \
-                         : "l"(at + 8 * i)                                                 \
-                         : "memory");                                                      \
+                : "=l"(two[i])                                                             \
+                : "l"(at + 8 * i)                                                          \
+                : "memory");                                                               \
         __builtin_memcpy(&q, two, sizeof q);                                               \
     }
 #else
@@ -91,9 +90,9 @@ COLLS_DEVICE quad load_folded(const std::byte* from) {
         float f[4] = {};
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
         asm volatile("multimem.ld_reduce.relaxed.sys.global.add.v4.f32 {%0, %1, %2, %3}, [%4];"
-                     : "=f"(f[0]), "=f"(f[1]), "=f"(f[2]), "=f"(f[3])
-                     : "l"(at)
-                     : "memory");
+            : "=f"(f[0]), "=f"(f[1]), "=f"(f[2]), "=f"(f[3])
+            : "l"(at)
+            : "memory");
 #else
         __trap();
 #endif
@@ -104,9 +103,9 @@ COLLS_DEVICE quad load_folded(const std::byte* from) {
         COLLS_UNROLL
         for (int i = 0; i < 2; ++i)
             asm volatile("multimem.ld_reduce.relaxed.sys.global.add.f64 %0, [%1];"
-                         : "=d"(d[i])
-                         : "l"(at + 8 * i)
-                         : "memory");
+                : "=d"(d[i])
+                : "l"(at + 8 * i)
+                : "memory");
 #else
         __trap();
 #endif
@@ -144,8 +143,8 @@ COLLS_DEVICE inline void store_to_all(std::byte* to, const quad& q) {
     float f[4];
     __builtin_memcpy(f, &q, sizeof f);
     asm volatile("multimem.st.relaxed.sys.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)),
-                 "f"(f[0]), "f"(f[1]), "f"(f[2]), "f"(f[3])
-                 : "memory");
+        "f"(f[0]), "f"(f[1]), "f"(f[2]), "f"(f[3])
+        : "memory");
 #else
     static_cast<void>(to), static_cast<void>(q);
     __trap();
@@ -284,7 +283,8 @@ private:
 /// Runs the all_reduce that load_call has set by multicast memory, by the block of one channel; all threads call.
 /// False: the rank has given up.
 template <class T, class D, class Op, class Epilogue, class G>
-requires thread_group<G> COLLS_DEVICE bool run_by_multicast(
+    requires thread_group<G>
+COLLS_DEVICE bool run_by_multicast(
     const G& g, int channel, const multicast_window& window, const Op& op, const Epilogue& epilogue) {
     return multicast_executor<T, D, Op, Epilogue, G>(g, channel, window, op, epilogue).run();
 }

@@ -461,8 +461,8 @@ private:
 /// Runs the call that load_call has set by packets, by the block of one channel; all threads call. The call has one
 /// chunk, and its transfers fit workspace_layout::packet_bytes. False: the rank has given up.
 template <class T, class D, class Schedule, class Op, class Epilogue, class G>
-requires thread_group<G> COLLS_DEVICE bool run_by_packets(
-    const G& g, int channel, const Schedule& s, const Op& op, const Epilogue& epilogue) {
+    requires thread_group<G>
+COLLS_DEVICE bool run_by_packets(const G& g, int channel, const Schedule& s, const Op& op, const Epilogue& epilogue) {
     return packet_executor<Schedule, T, D, Op, Epilogue, G>(g, channel, s, op, epilogue).run();
 }
 

@@ -27,7 +27,7 @@ struct process_name {
     bool operator==(const process_name&) const = default;
 };
 inline process_name own_process() {
-    struct stat s {};
+    struct stat s{};
     const bool known = stat("/proc/self/ns/pid", &s) == 0;
     return {known ? static_cast<std::uint64_t>(s.st_ino) : 0, getpid()};
 }

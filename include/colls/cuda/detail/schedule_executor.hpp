@@ -431,8 +431,8 @@ private:
 
 /// Runs the call that load_call has set, by the block of one channel; all threads call. False: the rank has given up.
 template <class T, class D, class Schedule, class Op, class Epilogue, class G>
-requires thread_group<G> COLLS_DEVICE bool run_schedule(
-    const G& g, int channel, const Schedule& s, const Op& op, const Epilogue& epilogue) {
+    requires thread_group<G>
+COLLS_DEVICE bool run_schedule(const G& g, int channel, const Schedule& s, const Op& op, const Epilogue& epilogue) {
     return schedule_executor<Schedule, T, D, Op, Epilogue, G>(g, channel, s, op, epilogue).run();
 }
 
