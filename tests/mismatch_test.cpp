@@ -196,7 +196,7 @@ struct attempt {
                 other.started = !c.started;
                 break;
             case oddity::schedule: {
-                constexpr what both[] = {verb::all_reduce, verb::all_gather, verb::reduce_scatter};
+                constexpr verb both[] = {verb::all_reduce, verb::all_gather, verb::reduce_scatter};
                 c.count = 1 + random.below(5000);
                 c.collective = both[random.below(std::size(both))];
                 other = c;

@@ -612,11 +612,11 @@ TEST_CASE("verbs_device: completions are told apart: arrived, sent, failed, and 
     rdma::completion all[8];
     REQUIRE(q->poll(all, 8) == 5);
     using what = rdma::completion;
-    CHECK((all[0].what == verb::sent && all[0].id == 12));
-    CHECK((all[1].what == verb::arrived && all[1].immediate == 0x80000001));
-    CHECK((all[2].what == verb::failed && all[2].secondary && std::string(all[2].status) == "retries exceeded"));
-    CHECK((all[3].what == verb::failed && all[3].secondary));
-    CHECK((all[4].what == verb::failed && !all[4].secondary && std::string(all[4].status) == "remote access error"));
+    CHECK((all[0].what == what::sent && all[0].id == 12));
+    CHECK((all[1].what == what::arrived && all[1].immediate == 0x80000001));
+    CHECK((all[2].what == what::failed && all[2].secondary && std::string(all[2].status) == "retries exceeded"));
+    CHECK((all[3].what == what::failed && all[3].secondary));
+    CHECK((all[4].what == what::failed && !all[4].secondary && std::string(all[4].status) == "remote access error"));
     CHECK(q->poll(all, 8) == 0);
 }
 
