@@ -34,10 +34,10 @@ void run_and_check(int n, jobs_list& jobs, std::uint64_t seed) {
     jobs.clear();
 }
 
-shape shape_of(what c, int n, std::size_t count, int root = 0) {
+shape shape_of(verb c, int n, std::size_t count, int root = 0) {
     shape s{c, n, rooted(c) ? root : 0, {}};
     const auto ranks = static_cast<std::size_t>(n);
-    if (c == what::all_to_all)
+    if (c == verb::all_to_all)
         s.counts.assign(ranks * ranks, count / ranks + (count % ranks != 0 ? 1 : 0));
     else
         s.counts = balanced(count, n);
@@ -94,7 +94,7 @@ TEST_CASE("collectives: every schedule gives the right result at every group siz
                 p.shape =
                     shape_of(r.collective, n, n > 20 ? random.pick(counts) : counts[turn], random.between(0, n - 1));
                 p.in_place = job<communicator>::can_be_in_place(p.shape, false) && random.one_in(2);
-                p.same = p.in_place && r.collective == what::all_reduce && random.one_in(2);
+                p.same = p.in_place && r.collective == verb::all_reduce && random.one_in(2);
                 p.how = e.all_ways ? static_cast<way>(random.below(3)) : way::blocking;
                 p.chosen = &r.schedule;
                 p.schedule = r.name;
@@ -112,7 +112,7 @@ TEST_CASE("collectives: every root, in place and out of place", "[collectives]")
         if (n > most_ranks || (!long_run && n > 8)) continue;
         random_source random(static_cast<std::uint64_t>(100 + n));
         jobs_list jobs;
-        for (const what c : {what::broadcast, what::scatter, what::gather, what::reduce}) {
+        for (const verb c : {verb::broadcast, verb::scatter, verb::gather, verb::reduce}) {
             std::vector<const row*> rows = {nullptr};
             for (const row& r : all_schedules())
                 if (r.collective == c && r.supports(n)) rows.push_back(&r);
@@ -148,7 +148,7 @@ TEST_CASE("collectives: automatic gives the right result at the sizes where its 
                 if (n > 4 && bytes > (std::size_t{1} << 18)) continue;
                 for (const std::size_t count : {bytes / 4 - 1, bytes / 4, bytes / 4 + 1}) {
                     call_plan p;
-                    p.shape = shape_of(static_cast<what>(c), n, count, random.between(0, n - 1));
+                    p.shape = shape_of(static_cast<verb>(c), n, count, random.between(0, n - 1));
                     p.in_place = job<communicator>::can_be_in_place(p.shape, false) && random.one_in(2);
                     p.how = static_cast<way>(random.below(3));
                     p.seed = random.next();

@@ -368,7 +368,7 @@ TEST_CASE("direct plans: a round that copies and reduces into one block is refus
 TEST_CASE("direct plans: what a rank keeps as well as stages is copied right behind it", "[plan]") {
     for (const row& r : all_schedules())
         for (const int n : {2, 3, 5, 8}) {
-            if (r.collective != what::all_gather || (r.name != "direct" && r.name != "ring")) continue;
+            if (r.collective != verb::all_gather || (r.name != "direct" && r.name != "ring")) continue;
             for (const program& p : programs_of(*execution_plan_for(r.schedule, n, reach::scratch))) {
                 int together = 0;
                 for (std::size_t i = 0; i < p.body.size(); ++i) {
@@ -395,7 +395,7 @@ TEST_CASE("direct plans: the simulator finds a missing wait, and other changes",
     for (const row& r : all_schedules())
         for (const int n : {2, 3, 5, 8}) {
             // The rounds of a barrier tell each rank of each other several times.
-            if (!r.supports(n) || r.collective == what::barrier) continue;
+            if (!r.supports(n) || r.collective == verb::barrier) continue;
             for (const auto& [made, kind] : plans_of(r.schedule, n)) {
                 const execution_plan& plan = *made;
                 if (&plan != execution_plan_for(r.schedule, n) && n > 5) continue;

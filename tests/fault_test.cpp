@@ -116,7 +116,7 @@ struct traffic {
     void (*breaks)() = nullptr;
 
     judged_call draw(random_source& random, int n, std::uint64_t number) const {
-        const auto c = static_cast<what>(only >= 0 ? only : static_cast<int>(random.below(colls::collective_count)));
+        const auto c = static_cast<verb>(only >= 0 ? only : static_cast<int>(random.below(colls::collective_count)));
         const std::size_t size = exactly ? bytes : random.one_in(3) ? 8 : 8 + random.below(bytes - 7);
         return judged_call(c, n, rooted(c) ? random.between(0, n - 1) : 0, size, number);
     }
@@ -135,13 +135,13 @@ struct traffic {
         a.fill(rank, memory.in(0), memory.out(0));
         if (passes) {
             const std::size_t count = a.longest() > 0 ? a.longest() : 1;
-            judged_call(what::reduce, n, 0, count * judged_call::element, number)
+            judged_call(verb::reduce, n, 0, count * judged_call::element, number)
                 .fill(rank, memory.in(0), memory.out(0));
             auto sent = colls::start::send(comm, std::span(memory.in(0), count), (rank + 1) % n);
             if (breaks && k == breaks_between) breaks();
             colls::recv(comm, std::span(memory.out(0), count), (rank + n - 1) % n);
             sent.wait();
-            judge(judged_call(what::broadcast, n, (rank + n - 1) % n, count * judged_call::element, number), 0);
+            judge(judged_call(verb::broadcast, n, (rank + n - 1) % n, count * judged_call::element, number), 0);
         } else if (way < 3) {
             make<blocking_way>(comm, a, memory.in(0), memory.out(0));
             judge(a, 0);
@@ -210,13 +210,13 @@ void go_on(
             memory_of_calls memory(rest, 1 << 16, seed % 2 == 0);
             report after{};
             for (int k = 0; k < 4; ++k) traffic{seed + 1, -1, 1 << 16}.turn(rest, memory, k, after);
-            traffic{seed + 2, static_cast<int>(what::all_reduce), 1 << 16, true}.turn(rest, memory, 0, after);
+            traffic{seed + 2, static_cast<int>(verb::all_reduce), 1 << 16, true}.turn(rest, memory, 0, after);
             if (after.wrong > 0) wrong += "a call after shrink had a wrong result; ";
             colls::communicator half = rest.split(rest.rank() % 2, -rest.rank());
             if (half.size() != (n + 1 - rest.rank() % 2) / 2)
                 wrong += "a part of the shrunk group has " + std::to_string(half.size()) + " ranks; ";
             memory_of_calls less(half, 1 << 12, false);
-            traffic{seed + 3, static_cast<int>(what::all_reduce), 1 << 12, true}.turn(half, less, 0, after);
+            traffic{seed + 3, static_cast<int>(verb::all_reduce), 1 << 12, true}.turn(half, less, 0, after);
             if (after.wrong > 0) wrong += "a call in a part of the shrunk group had a wrong result; ";
             colls::barrier(rest);
         }
@@ -258,7 +258,7 @@ std::string kill_one(const std::string& transport, std::uint64_t seed, figures& 
 
     std::string name = transport + ", seed " + std::to_string(seed) + ", n " + std::to_string(n) + ", victim " +
                        std::to_string(victim) + ", " +
-                       (calls.only < 0 ? "all collectives" : name_of(static_cast<what>(calls.only))) + " of " +
+                       (calls.only < 0 ? "all collectives" : name_of(static_cast<verb>(calls.only))) + " of " +
                        (calls.exactly ? "" : "at most ") + std::to_string(calls.bytes) + " bytes, " +
                        (schedule ? schedule : "automatic") + (reached ? ", allocated" : "") + ", moment " +
                        std::to_string(moment) + "\n";
@@ -488,7 +488,7 @@ TEST_CASE("fault: a rank stopped past the deadline is a timeout on every rank, a
             const int n = random.between(2, 5), victim = random.between(0, n - 1);
             const bool reached = t % 2 == 0;
             const double delay = random.unit() * 20e-3;
-            traffic calls{random.next(), t % 4 < 2 ? static_cast<int>(what::all_reduce) : -1, max_bytes, true};
+            traffic calls{random.next(), t % 4 < 2 ? static_cast<int>(verb::all_reduce) : -1, max_bytes, true};
             const with_environment by("COLLS_TRANSPORT", transport.c_str());
             clear_reports();
             const remains before;
@@ -589,7 +589,7 @@ TEST_CASE("fault: a rank that throws, returns or exits during calls is named in 
                 traffic calls{
                     random.next(), -1, t % 2 == 0 ? std::size_t{64} : std::size_t{256} << 10, t % 2 != 0, true};
                 if (how == departure::operator_throws)
-                    calls.only = static_cast<int>(what::all_reduce), calls.messages = false;
+                    calls.only = static_cast<int>(verb::all_reduce), calls.messages = false;
                 const bool survivors_stay = random.one_in(2);
                 const with_environment by("COLLS_TRANSPORT", transport.c_str());
                 clear_reports();

@@ -283,11 +283,11 @@ public:
     /// Empty, or which element is wrong.
     std::string wrong() const {
         for (int rank = 0; rank < n_; ++rank) {
-            const bool one_block = row_.collective == what::reduce_scatter;
+            const bool one_block = row_.collective == verb::reduce_scatter;
             std::size_t first = 0;
             for (int b = 0; one_block && b < rank; ++b) first += counts_[index(b)];
-            const int ranks = row_.collective == what::inclusive_scan   ? rank + 1
-                              : row_.collective == what::exclusive_scan ? rank
+            const int ranks = row_.collective == verb::inclusive_scan   ? rank + 1
+                              : row_.collective == verb::exclusive_scan ? rank
                                                                         : n_;
             if (ranks == 0) continue;  // the first rank of an exclusive scan keeps what it has
             for (std::size_t i = 0; i < out_count(rank); ++i)
@@ -307,8 +307,8 @@ private:
         return n * element(0, i) + n * (n - 1) / 2 * element(1, 0);
     }
     std::size_t out_count(int rank) const {
-        if (row_.collective == what::reduce_scatter) return counts_[index(rank)];
-        return row_.collective == what::reduce && rank != root_ ? 0 : count_;
+        if (row_.collective == verb::reduce_scatter) return counts_[index(rank)];
+        return row_.collective == verb::reduce && rank != root_ ? 0 : count_;
     }
 
     const row& row_;
@@ -394,7 +394,7 @@ TEST_CASE("message plans: a message of input alone is posted with the first roun
                     ahead_here += is_first && i.round > 0;
                 }
             }
-            if (r.collective == what::barrier) CHECK(ahead_here == 0);
+            if (r.collective == verb::barrier) CHECK(ahead_here == 0);
             ahead += ahead_here;
         }
     CHECK(ahead > 100);
@@ -404,7 +404,7 @@ TEST_CASE("message plans: the simulator finds a missing instruction", "[plan]") 
     int tried = 0, found = 0, waits = 0, needless = 0;
     for (const row& r : all_schedules())
         for (const int n : {2, 3, 5, 8}) {
-            if (!r.supports(n) || r.collective == what::barrier) continue;
+            if (!r.supports(n) || r.collective == verb::barrier) continue;
             const execution_plan& plan = *execution_plan_for(r.schedule, n, reach::nothing);
             const auto right = programs_of(plan);
             for (std::size_t rank = 0; rank < right.size(); ++rank)
@@ -462,8 +462,8 @@ TEST_CASE(
         // Partial folds are kept in scratch memory, where a later chunk takes the slot of an earlier one. A schedule
         // with one unit needs the fewest bytes for so many chunks; rings have more.
         const execution_plan& plan = *execution_plan_for(r.schedule, n, reach::nothing);
-        const bool is_ring = r.name == "ring" && r.collective == what::reduce_scatter,
-                   is_tree = r.name == "tree<2>" && r.collective == what::reduce;
+        const bool is_ring = r.name == "ring" && r.collective == verb::reduce_scatter,
+                   is_tree = r.name == "tree<2>" && r.collective == verb::reduce;
         if (scratch_of(plan) == 0 || (plan.blocks * plan.fewest_parts > 1 && !is_ring)) continue;
         for (int late = 0; late < n; ++late)
             if (is_tree || late == beyond % n) check(count_beyond_slots(plan, sizeof(std::uint32_t)), late);

@@ -51,7 +51,7 @@ enum class type { integer, real, wide };
 
 /// One call, as a value. The buffers of every rank are long enough for it.
 struct one_call {
-    what collective = what::barrier;
+    verb collective = verb::barrier;
     std::size_t count = 0;  ///< of the whole
     int root = 0;
     type element = type::integer;
@@ -86,7 +86,7 @@ void make(colls::communicator& comm, const one_call& c, const rank_memory& m) {
     s.collective = c.collective;
     s.n = comm.size();
     s.root = c.root;
-    if (c.collective == what::all_to_all)
+    if (c.collective == verb::all_to_all)
         s.counts.assign(s.size() * s.size(), c.count / s.size());
     else
         s.counts = balanced(c.count, s.n);
@@ -95,7 +95,7 @@ void make(colls::communicator& comm, const one_call& c, const rank_memory& m) {
     a.in = m.in;
     a.out = m.out;
     a.in_count = s.in_count(comm.rank());
-    a.out_count = c.collective == what::broadcast ? s.total() : s.out_count(comm.rank());
+    a.out_count = c.collective == verb::broadcast ? s.total() : s.out_count(comm.rank());
     a.root = c.root;
     if (c.started)
         make_as<start_way>(comm, c, a).wait();
@@ -158,7 +158,7 @@ struct attempt {
                 c.element = random.one_in(2) ? type::integer : type::real;
                 other = c;
                 other.element = type::wide;
-                if (c.collective != what::all_to_all && c.count % (2 * ranks_) == 0 && random.one_in(2))
+                if (c.collective != verb::all_to_all && c.count % (2 * ranks_) == 0 && random.one_in(2))
                     other.count /= 2;  // as many bytes
                 break;
             case oddity::operation:
@@ -186,7 +186,7 @@ struct attempt {
                 return;
             }
             case oddity::too_many:
-                again([](const one_call& x) { return x.collective != what::barrier; });
+                again([](const one_call& x) { return x.collective != verb::barrier; });
                 calls = {c};
                 instead = {c, c};
                 return;
@@ -196,7 +196,7 @@ struct attempt {
                 other.started = !c.started;
                 break;
             case oddity::schedule: {
-                constexpr what both[] = {what::all_reduce, what::all_gather, what::reduce_scatter};
+                constexpr verb both[] = {verb::all_reduce, verb::all_gather, verb::reduce_scatter};
                 c.count = 1 + random.below(5000);
                 c.collective = both[random.below(std::size(both))];
                 other = c;
@@ -214,11 +214,11 @@ struct attempt {
     one_call draw(random_source& random) const {
         constexpr std::size_t counts[] = {1, 2, 7, 13, 60, 500, 2100, 5000, 30'000};
         one_call c;
-        c.collective = static_cast<what>(random.below(colls::collective_count));
-        c.count = c.collective == what::barrier ? 0 : counts[random.below(std::size(counts))];
-        if (c.collective == what::all_to_all) c.count *= static_cast<std::size_t>(n);
+        c.collective = static_cast<verb>(random.below(colls::collective_count));
+        c.count = c.collective == verb::barrier ? 0 : counts[random.below(std::size(counts))];
+        if (c.collective == verb::all_to_all) c.count *= static_cast<std::size_t>(n);
         c.root = rooted(c.collective) ? random.between(0, n - 1) : 0;
-        c.element = c.collective == what::barrier ? type::integer : static_cast<type>(random.below(3));
+        c.element = c.collective == verb::barrier ? type::integer : static_cast<type>(random.below(3));
         c.takes_max = reduces(c.collective) && random.one_in(2);
         c.started = random.one_in(4);
         return c;

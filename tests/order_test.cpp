@@ -10,7 +10,7 @@ namespace {
 
 using communicator = colls::threads::communicator;
 
-shape shape_of(what c, int n, std::size_t count, int root) { return {c, n, rooted(c) ? root : 0, balanced(count, n)}; }
+shape shape_of(verb c, int n, std::size_t count, int root) { return {c, n, rooted(c) ? root : 0, balanced(count, n)}; }
 
 }  // namespace
 
@@ -60,8 +60,8 @@ TEST_CASE("automatic keeps rank order at every size and root", "[order]") {
         if ((sanitized && n > 17) || (!long_run && n > 17)) continue;
         random_source random(static_cast<std::uint64_t>(n));
         std::deque<job<communicator>> jobs;
-        for (const what c :
-            {what::reduce, what::reduce_scatter, what::all_reduce, what::inclusive_scan, what::exclusive_scan})
+        for (const verb c :
+            {verb::reduce, verb::reduce_scatter, verb::all_reduce, verb::inclusive_scan, verb::exclusive_scan})
             for (const auto& e : common_kinds<communicator>()) {
                 if (e.kind.how != judged::in_order) continue;
                 const auto ranks = static_cast<std::size_t>(n);
@@ -100,7 +100,7 @@ TEST_CASE("sums that depend on the order are bitwise the same in every run", "[o
             for (const std::size_t count : {10u, 3001u, long_run ? 40'009u : 9'001u}) {
                 if (sanitized && count > 5000 && n > 4) continue;  // an instrumented reference takes minutes
                 call_plan p;
-                p.shape = shape_of(r ? r->collective : what::all_reduce, n, count, random.between(0, n - 1));
+                p.shape = shape_of(r ? r->collective : verb::all_reduce, n, count, random.between(0, n - 1));
                 p.seed = random.next();
                 p.chosen = r ? &r->schedule : nullptr;
                 p.schedule = r ? r->name : "automatic";

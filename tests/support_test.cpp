@@ -21,7 +21,7 @@ byte_list raw(std::initializer_list<T> values) {
 constexpr kind int_sum = kinds::erased<kinds::sum_of<std::int32_t>>("int32 sum");
 constexpr kind words = kinds::erased<kinds::word_chain>("words");
 
-shape of(what c, int n, int root, std::vector<std::size_t> counts) { return {c, n, root, std::move(counts)}; }
+shape of(verb c, int n, int root, std::vector<std::size_t> counts) { return {c, n, root, std::move(counts)}; }
 
 std::string text_of(const byte_list& b) {
     const word w = kinds::load<word>(b.data(), 0);
@@ -55,40 +55,40 @@ TEST_CASE("reference: gives results computed by hand", "[support]") {
     REQUIRE(cut == std::vector<std::size_t>{2, 1, 1});
 
     SECTION("reductions") {
-        const auto all = expected(of(what::all_reduce, 3, 0, cut), int_sum, three);
+        const auto all = expected(of(verb::all_reduce, 3, 0, cut), int_sum, three);
         for (const byte_list& b : all) CHECK(b == raw<int>({111, 222, 333, 444}));
-        const auto one = expected(of(what::reduce, 3, 2, cut), int_sum, three);
+        const auto one = expected(of(verb::reduce, 3, 2, cut), int_sum, three);
         CHECK(one[0].empty());
         CHECK(one[2] == raw<int>({111, 222, 333, 444}));
-        const auto part = expected(of(what::reduce_scatter, 3, 0, cut), int_sum, three);
+        const auto part = expected(of(verb::reduce_scatter, 3, 0, cut), int_sum, three);
         CHECK(part[0] == raw<int>({111, 222}));
         CHECK(part[1] == raw<int>({333}));
         CHECK(part[2] == raw<int>({444}));
-        const auto inclusive = expected(of(what::inclusive_scan, 3, 0, cut), int_sum, three);
+        const auto inclusive = expected(of(verb::inclusive_scan, 3, 0, cut), int_sum, three);
         CHECK(inclusive[0] == three[0]);
         CHECK(inclusive[1] == raw<int>({11, 22, 33, 44}));
-        const auto exclusive = expected(of(what::exclusive_scan, 3, 0, cut), int_sum, three);
+        const auto exclusive = expected(of(verb::exclusive_scan, 3, 0, cut), int_sum, three);
         CHECK(exclusive[1] == three[0]);
         CHECK(exclusive[2] == raw<int>({11, 22, 33, 44}));
-        CHECK_FALSE(of(what::exclusive_scan, 3, 0, cut).writes(0));
+        CHECK_FALSE(of(verb::exclusive_scan, 3, 0, cut).writes(0));
     }
     SECTION("copies") {
-        const auto on_all = expected(of(what::broadcast, 3, 1, cut), int_sum, three);
+        const auto on_all = expected(of(verb::broadcast, 3, 1, cut), int_sum, three);
         for (const byte_list& b : on_all) CHECK(b == three[1]);
-        const auto dealt = expected(of(what::scatter, 3, 2, cut), int_sum, three);
+        const auto dealt = expected(of(verb::scatter, 3, 2, cut), int_sum, three);
         CHECK(dealt[0] == raw<int>({100, 200}));
         CHECK(dealt[2] == raw<int>({400}));
         const std::vector<byte_list> own = {raw<int>({1, 2}), raw<int>({3}), raw<int>({4})};
-        const auto met = expected(of(what::gather, 3, 1, cut), int_sum, own);
+        const auto met = expected(of(verb::gather, 3, 1, cut), int_sum, own);
         CHECK(met[0].empty());
         CHECK(met[1] == raw<int>({1, 2, 3, 4}));
-        const auto shared = expected(of(what::all_gather, 3, 0, cut), int_sum, own);
+        const auto shared = expected(of(verb::all_gather, 3, 0, cut), int_sum, own);
         for (const byte_list& b : shared) CHECK(b == raw<int>({1, 2, 3, 4}));
     }
     SECTION("all_to_all_v") {
         // 0 -> 0: one, 0 -> 1: two; 1 -> 0: none, 1 -> 1: one
         const auto out =
-            expected(of(what::all_to_all, 2, 0, {1, 2, 0, 1}), int_sum, {raw<int>({5, 6, 7}), raw<int>({8})});
+            expected(of(verb::all_to_all, 2, 0, {1, 2, 0, 1}), int_sum, {raw<int>({5, 6, 7}), raw<int>({8})});
         CHECK(out[0] == raw<int>({5}));
         CHECK(out[1] == raw<int>({6, 7, 8}));
     }
@@ -101,10 +101,10 @@ TEST_CASE("element kinds: operators that do not commute reveal the order of fold
         in.emplace_back(words.size);
         words.fill(in.back().data(), 1, 0, r, none);
     }
-    const auto out = expected(of(what::reduce, 5, 0, balanced(1, 5)), words, in);
+    const auto out = expected(of(verb::reduce, 5, 0, balanced(1, 5)), words, in);
     CHECK(text_of(out[0]) == " !\"#$");
     std::swap(in[1], in[3]);
-    CHECK(text_of(expected(of(what::reduce, 5, 0, balanced(1, 5)), words, in)[0]) == " #\"!$");
+    CHECK(text_of(expected(of(verb::reduce, 5, 0, balanced(1, 5)), words, in)[0]) == " #\"!$");
 
     random_source random(7);
     const auto matrix_of = [&] { return kinds::matrix_product::make(0, 0, random); };
@@ -139,7 +139,7 @@ TEST_CASE("element kinds: order-free values fold to the same bits in any order, 
             in.emplace_back(count * k.size);
             k.fill(in.back().data(), count, 0, r, random);
         }
-        const shape s = of(what::reduce, n, 0, balanced(count, n));
+        const shape s = of(verb::reduce, n, 0, balanced(count, n));
         const byte_list straight = expected(s, k, in)[0];
         std::vector<const std::byte*> parts;
         for (const byte_list& b : in) parts.push_back(b.data());

@@ -361,7 +361,7 @@ TEST_CASE("transport kit: a transport as a user writes it keeps the contract, an
     CHECK(has(breach<tells_some>(), "broken is reported"));
     CHECK(has(breach<cuts_texts>(), "another control message"));
     CHECK(has(breach<takes_leave_for_loss>(), "reported lost"));
-    CHECK(has(breach<leaves_twice>(), "behind leave"));
+    CHECK(has(breach<leaves_twice>(), "after leave"));
     CHECK(has(breach<sleeps_on>(), "idle does not end"));
 }
 

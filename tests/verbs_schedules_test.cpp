@@ -168,7 +168,7 @@ std::string order_of(const log_of& log, const verbs_shape& shape) {
 /// Calls the schedule's collective by it, out of place.
 void call_by(colls::communicator& comm, const colls::any_schedule& s, const std::uint64_t* in, std::uint64_t* out,
     std::size_t count) {
-    const auto what_it_is = static_cast<what>(s.implements);
+    const auto what_it_is = static_cast<verb>(s.implements);
     const auto n = static_cast<std::size_t>(comm.size());
     const bool own_in = s.implements == collective::gather || s.implements == collective::all_gather;
     const bool own_out = s.implements == collective::scatter || s.implements == collective::reduce_scatter;

@@ -32,7 +32,7 @@ inline void dawdle(random_source& random) {
 }
 
 /// A random schedule that can do this call, or null: automatic.
-inline const row* pick_row(random_source& random, what c, int n, bool in_order) {
+inline const row* pick_row(random_source& random, verb c, int n, bool in_order) {
     static const auto by_collective = [] {
         std::vector<std::vector<const row*>> lists(colls::collective_count);
         for (const row& r : all_schedules()) lists[static_cast<std::size_t>(r.collective)].push_back(&r);
@@ -116,16 +116,16 @@ call_plan pick_plan(random_source& random, int n, const entry<Comm>& e, std::siz
     call_plan p;
     support::shape& s = p.shape;
     s.n = n;
-    s.collective = static_cast<what>(random.below(colls::collective_count));
-    if (e.averages && (s.collective == what::inclusive_scan || s.collective == what::exclusive_scan))
-        s.collective = what::all_reduce;
-    const what c = s.collective;
+    s.collective = static_cast<verb>(random.below(colls::collective_count));
+    if (e.averages && (s.collective == verb::inclusive_scan || s.collective == verb::exclusive_scan))
+        s.collective = verb::all_reduce;
+    const verb c = s.collective;
     const auto ranks = static_cast<std::size_t>(n);
     s.root = rooted(c) ? random.between(0, n - 1) : 0;
     const std::size_t limit = budget / (3 * ranks * e.kind.size);
     std::size_t total = exactly > 0 ? exactly : pick_count(random, n, e.kind.size, limit);
     p.variable = has_blocks(c) && random.one_in(4);
-    if (c == what::all_to_all) {
+    if (c == verb::all_to_all) {
         if (p.variable) {
             s.counts.resize(ranks * ranks);
             const std::size_t most = 2 * total / ranks + 2;
@@ -150,7 +150,7 @@ call_plan pick_plan(random_source& random, int n, const entry<Comm>& e, std::siz
         s.counts = balanced(total, n);
     }
     p.in_place = job<Comm>::can_be_in_place(s, p.variable) && random.one_in(3);
-    p.same = p.in_place && c == what::all_reduce && random.one_in(2);
+    p.same = p.in_place && c == verb::all_reduce && random.one_in(2);
     p.idle_buffers = random.one_in(3);
     if (e.all_ways && random.one_in(2)) p.how = random.one_in(3) ? way::prepared : way::started;
     p.shift = random.one_in(2) ? 0 : random.below(64 / e.kind.align);

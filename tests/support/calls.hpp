@@ -13,7 +13,7 @@
 
 namespace support {
 
-constexpr colls::collective library(what c) { return static_cast<colls::collective>(c); }
+constexpr colls::collective library(verb c) { return static_cast<colls::collective>(c); }
 
 /// A schedule chosen at run time, wrapped in a schedule type, which a call takes as its argument.
 template <colls::collective C>
@@ -39,7 +39,7 @@ struct chosen_schedule {
 
 /// One rank's arguments of one call. Counts are elements.
 struct arguments {
-    what collective = what::barrier;
+    verb collective = verb::barrier;
     bool variable = false;                        ///< the v-variant, with counts (and receive_counts for all_to_all)
     bool same = false;                            ///< the overload with one buffer, where there is one
     const colls::any_schedule* chosen = nullptr;  ///< null: automatic
@@ -80,11 +80,11 @@ typename Way::result move_call(Comm& comm, const arguments& a) {
     const std::span<T> out(reinterpret_cast<T*>(a.out), a.out_count);
     if (a.variable) {
         switch (a.collective) {
-            case what::scatter:
+            case verb::scatter:
                 return Way::scatter_v(comm, in, out, a.counts, a.root);
-            case what::gather:
+            case verb::gather:
                 return Way::gather_v(comm, in, out, a.counts, a.root);
-            case what::all_gather:
+            case verb::all_gather:
                 return Way::all_gather_v(comm, in, out, a.counts);
             default:
                 return Way::all_to_all_v(comm, in, out, a.counts, a.receive_counts);
@@ -96,19 +96,19 @@ typename Way::result move_call(Comm& comm, const arguments& a) {
     };
     using colls::collective;
     switch (a.collective) {
-        case what::broadcast:
+        case verb::broadcast:
             return with(std::integral_constant<collective, collective::broadcast>{},
                 [&](auto... s) { return Way::broadcast(comm, out, a.root, s...); });
-        case what::scatter:
+        case verb::scatter:
             return with(std::integral_constant<collective, collective::scatter>{},
                 [&](auto... s) { return Way::scatter(comm, in, out, a.root, s...); });
-        case what::gather:
+        case verb::gather:
             return with(std::integral_constant<collective, collective::gather>{},
                 [&](auto... s) { return Way::gather(comm, in, out, a.root, s...); });
-        case what::all_gather:
+        case verb::all_gather:
             return with(std::integral_constant<collective, collective::all_gather>{},
                 [&](auto... s) { return Way::all_gather(comm, in, out, s...); });
-        case what::all_to_all:
+        case verb::all_to_all:
             return with(std::integral_constant<collective, collective::all_to_all>{},
                 [&](auto... s) { return Way::all_to_all(comm, in, out, s...); });
         default:
@@ -129,13 +129,13 @@ typename Way::result fold_call(Comm& comm, const arguments& a, const Op& op) {
     };
     using colls::collective;
     switch (a.collective) {
-        case what::reduce:
+        case verb::reduce:
             return with(std::integral_constant<collective, collective::reduce>{},
                 [&](auto... s) { return Way::reduce(comm, in, out, op, a.root, s...); });
-        case what::reduce_scatter:
+        case verb::reduce_scatter:
             return with(std::integral_constant<collective, collective::reduce_scatter>{},
                 [&](auto... s) { return Way::reduce_scatter(comm, in, out, op, s...); });
-        case what::all_reduce:
+        case verb::all_reduce:
             return with(std::integral_constant<collective, collective::all_reduce>{}, [&](auto... s) {
                 return a.same ? Way::all_reduce(comm, out, op, s...) : Way::all_reduce(comm, in, out, op, s...);
             });
@@ -145,7 +145,7 @@ typename Way::result fold_call(Comm& comm, const arguments& a, const Op& op) {
     if constexpr (colls::detail::has_finish<Op, T>) {
         std::abort();  // the library does not compile such a scan
     } else {
-        if (a.collective == what::inclusive_scan)
+        if (a.collective == verb::inclusive_scan)
             return with(std::integral_constant<collective, collective::inclusive_scan>{},
                 [&](auto... s) { return Way::inclusive_scan(comm, in, out, op, s...); });
         return with(std::integral_constant<collective, collective::exclusive_scan>{},

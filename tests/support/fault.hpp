@@ -203,12 +203,12 @@ struct judged_call {
 
     judged_call() = default;
     /// A call with a whole buffer of about `bytes` bytes.
-    judged_call(what collective, int n, int root, std::size_t bytes, std::uint64_t k) : number(k) {
+    judged_call(verb collective, int n, int root, std::size_t bytes, std::uint64_t k) : number(k) {
         form.collective = collective;
         form.n = n;
         form.root = root;
-        const std::size_t total = collective == what::barrier ? 0 : bytes / element;
-        if (collective == what::all_to_all)
+        const std::size_t total = collective == verb::barrier ? 0 : bytes / element;
+        if (collective == verb::all_to_all)
             form.counts.assign(form.size() * form.size(), total / form.size());
         else
             form.counts = balanced(total, n);
@@ -219,39 +219,39 @@ struct judged_call {
     static std::uint64_t slope(int r) { return 2 * static_cast<std::uint64_t>(r) + 3; }
 
     void fill(int rank, std::uint64_t* in, std::uint64_t* out) const {
-        std::uint64_t* const to = form.collective == what::broadcast ? out : in;
+        std::uint64_t* const to = form.collective == verb::broadcast ? out : in;
         const std::uint64_t from = offset(rank), step = slope(rank);
         for (std::size_t i = 0; i < form.in_count(rank); ++i) to[i] = from + i * step;
-        if (form.collective == what::broadcast && rank == form.root) return;
+        if (form.collective == verb::broadcast && rank == form.root) return;
         for (std::size_t i = 0; i < form.out_count(rank); ++i) out[i] = 0xbadbadbadbadbadbu;
     }
     /// Whether `out` is the result that the rank should have.
     bool right(int rank, const std::uint64_t* out) const {
-        if (!form.writes(rank) && form.collective != what::broadcast) return true;
+        if (!form.writes(rank) && form.collective != verb::broadcast) return true;
         const auto r = static_cast<std::size_t>(rank);
         switch (form.collective) {
-            case what::barrier:
+            case verb::barrier:
                 return true;
-            case what::broadcast:
+            case verb::broadcast:
                 return part(out, form.total(), form.root, 0);
-            case what::scatter:
+            case verb::scatter:
                 return part(out, form.block(rank), form.root, form.before(rank));
-            case what::gather:
-            case what::all_gather:
+            case verb::gather:
+            case verb::all_gather:
                 for (int b = 0; b < form.n; ++b)
                     if (!part(out + form.before(b), form.block(b), b, 0)) return false;
                 return true;
-            case what::all_to_all:
+            case verb::all_to_all:
                 for (int b = 0; b < form.n; ++b) {
                     const std::size_t each = form.counts[0];
                     if (!part(out + static_cast<std::size_t>(b) * each, each, b, r * each)) return false;
                 }
                 return true;
-            case what::reduce_scatter:
+            case verb::reduce_scatter:
                 return folded(out, form.block(rank), form.n, form.before(rank));
-            case what::inclusive_scan:
+            case verb::inclusive_scan:
                 return folded(out, form.total(), rank + 1, 0);
-            case what::exclusive_scan:
+            case verb::exclusive_scan:
                 return rank == 0 || folded(out, form.total(), rank, 0);
             default:
                 return folded(out, form.total(), form.n, 0);
@@ -263,12 +263,12 @@ struct judged_call {
         a.in = reinterpret_cast<const std::byte*>(in);
         a.out = reinterpret_cast<std::byte*>(out);
         a.in_count = form.in_count(rank);
-        a.out_count = form.collective == what::broadcast ? form.total() : form.out_count(rank);
+        a.out_count = form.collective == verb::broadcast ? form.total() : form.out_count(rank);
         a.root = form.root;
         return a;
     }
     /// Elements of the longer of a rank's buffers.
-    std::size_t longest() const { return form.collective == what::all_to_all ? form.in_count(0) : form.total(); }
+    std::size_t longest() const { return form.collective == verb::all_to_all ? form.in_count(0) : form.total(); }
 
 private:
     bool part(const std::uint64_t* out, std::size_t count, int of, std::size_t first) const {

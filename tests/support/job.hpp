@@ -84,7 +84,7 @@ public:
         a.in_count = b.in_count;
         a.out_count = b.out_count;
         a.counts = plan_.shape.counts;
-        if (plan_.shape.collective == what::all_to_all) {
+        if (plan_.shape.collective == verb::all_to_all) {
             a.counts = a.counts.subspan(r * plan_.shape.size(), plan_.shape.size());
             a.receive_counts = b.receive_counts;
         }
@@ -105,7 +105,7 @@ public:
     /// The result of a rank, if all ranks must have the same bits; else empty.
     std::span<const std::byte> result_for_all(int rank) const {
         const rank_buffers& b = ranks_[static_cast<std::size_t>(rank)];
-        if (plan_.shape.collective != what::all_reduce) return {};
+        if (plan_.shape.collective != verb::all_reduce) return {};
         return {b.out_at, b.want.size()};
     }
     /// What is wrong on one rank, or empty.
@@ -118,15 +118,15 @@ public:
             if (const std::string at = buffer->broken(); !at.empty())
                 return where + "a byte was written " + at + " (" + name + ", " + std::to_string(buffer->size()) +
                        " bytes)";
-        if (!plan_.in_place && s.collective != what::broadcast && !same(b.in, b.in_before))
+        if (!plan_.in_place && s.collective != verb::broadcast && !same(b.in, b.in_before))
             return where + "the input was changed";
         if (!s.writes(r)) {
             // A reduce_scatter in place may overwrite the blocks of other ranks.
-            if (!(plan_.in_place && s.collective == what::reduce_scatter) && !same(b.out, b.out_before))
+            if (!(plan_.in_place && s.collective == verb::reduce_scatter) && !same(b.out, b.out_before))
                 return where + "a buffer that the call does not write was changed";
             return {};
         }
-        if (plan_.in_place && s.collective == what::scatter && r == s.root && !same(b.out, b.in_before))
+        if (plan_.in_place && s.collective == verb::scatter && r == s.root && !same(b.out, b.in_before))
             return where + "the input was changed";
         const byte_list& want = b.want;
         if (judged_by_bound()) {
@@ -158,7 +158,7 @@ public:
         const support::shape& s = plan_.shape;
         std::string text = std::string(name_of(s.collective)) + (plan_.variable ? "_v" : "") + ", " + plan_.schedule +
                            ", n " + std::to_string(s.n) + ", " + entry_->kind.name;
-        if (s.collective != what::all_to_all)
+        if (s.collective != verb::all_to_all)
             text += ", count " + std::to_string(s.total());
         else
             text += ", rank 0 sends " + std::to_string(s.in_count(0));
@@ -171,8 +171,8 @@ public:
 
     /// Whether the call exists in place.
     static bool can_be_in_place(const support::shape& s, bool variable) {
-        return s.collective != what::barrier && s.collective != what::broadcast &&
-               !(variable && s.collective == what::all_to_all);
+        return s.collective != verb::barrier && s.collective != verb::broadcast &&
+               !(variable && s.collective == verb::all_to_all);
     }
 
 private:
@@ -207,7 +207,7 @@ private:
             b.want = std::move(want[i]);
             b.in_before = std::move(inputs[i]);
             place(r, b);
-            if (s.collective == what::all_to_all)
+            if (s.collective == verb::all_to_all)
                 for (std::size_t from = 0; from < s.size(); ++from)
                     b.receive_counts.push_back(s.counts[from * s.size() + i]);
         }
@@ -219,7 +219,7 @@ private:
         const std::size_t shift = plan_.shift * k.align;
         const std::size_t in_bytes = s.in_count(r) * k.size, out_bytes = s.out_count(r) * k.size;
         const std::size_t idle_bytes = plan_.idle_buffers ? s.total() * k.size : 0;
-        if (s.collective == what::broadcast) {
+        if (s.collective == verb::broadcast) {
             b.out = guarded(out_bytes, shift);
             if (in_bytes) std::memcpy(b.out.data(), b.in_before.data(), in_bytes);
             b.out_at = b.out.data();
@@ -229,9 +229,9 @@ private:
             // both are the same.
             const bool off_root = rooted(s.collective) && r != s.root;
             std::size_t in_from = 0, out_from = 0;
-            if (!off_root && (s.collective == what::all_gather || s.collective == what::gather))
+            if (!off_root && (s.collective == verb::all_gather || s.collective == verb::gather))
                 in_from = s.before(r) * k.size;
-            if (!off_root && (s.collective == what::reduce_scatter || s.collective == what::scatter))
+            if (!off_root && (s.collective == verb::reduce_scatter || s.collective == verb::scatter))
                 out_from = s.before(r) * k.size;
             b.out = guarded(std::max(in_bytes, out_bytes), shift);
             if (in_bytes) std::memcpy(b.out.data() + in_from, b.in_before.data(), in_bytes);
@@ -240,8 +240,8 @@ private:
             b.in_count = s.in_count(r);
             b.out_count = s.out_count(r);
         } else {
-            const bool idle_in = s.collective == what::scatter && r != s.root;
-            const bool idle_out = (s.collective == what::gather || s.collective == what::reduce) && r != s.root;
+            const bool idle_in = s.collective == verb::scatter && r != s.root;
+            const bool idle_out = (s.collective == verb::gather || s.collective == verb::reduce) && r != s.root;
             b.in = guarded(idle_in ? idle_bytes : in_bytes, shift);
             b.out = guarded(idle_out ? idle_bytes : out_bytes, shift / 2 / k.align * k.align);
             if (in_bytes) std::memcpy(b.in.data(), b.in_before.data(), in_bytes);
@@ -259,7 +259,7 @@ private:
         const support::shape& s = plan_.shape;
         const kind& k = entry_->kind;
         const rank_buffers& b = ranks_[static_cast<std::size_t>(r)];
-        const std::size_t from = s.collective == what::reduce_scatter ? s.before(r) * k.size : 0;
+        const std::size_t from = s.collective == verb::reduce_scatter ? s.before(r) * k.size : 0;
         std::vector<const std::byte*> parts;
         for (int p = 0; p < s.contributors_at(r); ++p)
             parts.push_back(ranks_[static_cast<std::size_t>(p)].in_before.data() + from);

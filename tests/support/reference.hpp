@@ -11,12 +11,12 @@
 
 namespace support {
 
-using what = colls::collective;
+using verb = colls::collective;
 using colls::name_of;
 using colls::reduces;
 using colls::rooted;
 /// Cut into one block a rank: the collectives that have a v-variant.
-inline bool has_blocks(what c) { return colls::owned(c) || c == what::all_to_all; }
+inline bool has_blocks(verb c) { return colls::owned(c) || c == verb::all_to_all; }
 
 /// The balanced partition of `total` into n blocks.
 inline std::vector<std::size_t> balanced(std::size_t total, int n) {
@@ -26,7 +26,8 @@ inline std::vector<std::size_t> balanced(std::size_t total, int n) {
     return counts;
 }
 
-using shape = colls::detail::testing::call_shape;
+/// One collective call, as all ranks together see it.
+struct shape : colls::detail::testing::call_shape {};
 using byte_list = std::vector<std::byte>;
 
 /// What each rank's out must hold, given each rank's in. For `bounded` kinds of the reducing collectives: the fold in

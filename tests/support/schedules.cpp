@@ -15,7 +15,7 @@ void add_each(std::vector<row>& rows, const std::string& name, const F& f, std::
     const auto add_one = [&]<int c>(std::integral_constant<int, c>) {
         constexpr auto collective = static_cast<colls::collective>(c);
         if constexpr (colls::provides<F, collective>)
-            rows.push_back({name, static_cast<what>(c), colls::any_schedule(colls::schedule_of<collective>(f))});
+            rows.push_back({name, static_cast<verb>(c), colls::any_schedule(colls::schedule_of<collective>(f))});
     };
     (add_one(std::integral_constant<int, C>{}), ...);
 }

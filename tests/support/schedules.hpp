@@ -87,7 +87,7 @@ struct neighbour_exchange {
 
 struct row {
     std::string name;
-    what collective;
+    verb collective;
     colls::any_schedule schedule;
 
     bool supports(int n) const { return schedule.supports(n); }
@@ -145,11 +145,11 @@ inline bool keeps_order(const row& row, int n) {
     };
     for (int r = 0; r < n; ++r)
         for (int b = 0; b < s.blocks(n); ++b) {
-            const what c = row.collective;
-            if (c == what::reduce && r != s.root(n)) continue;
-            if (c == what::reduce_scatter && s.home(n, b) != r) continue;
-            if (c == what::exclusive_scan && r == 0) continue;
-            const int last = c == what::inclusive_scan ? r : c == what::exclusive_scan ? r - 1 : n - 1;
+            const verb c = row.collective;
+            if (c == verb::reduce && r != s.root(n)) continue;
+            if (c == verb::reduce_scatter && s.home(n, b) != r) continue;
+            if (c == verb::exclusive_scan && r == 0) continue;
+            const int last = c == verb::inclusive_scan ? r : c == verb::exclusive_scan ? r - 1 : n - 1;
             if (!right(r, b, 0, last)) return false;
         }
     return true;

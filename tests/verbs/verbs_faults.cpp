@@ -116,7 +116,7 @@ common<group_report>& reported() {
 bool turn(colls::communicator& comm, std::uint64_t seed, std::uint64_t number, std::size_t most, bool allocated) {
     random_source random = stream(seed, number);
     const int n = comm.size();
-    const auto c = static_cast<what>(random.below(colls::collective_count));
+    const auto c = static_cast<verb>(random.below(colls::collective_count));
     const judged_call call(c, n, rooted(c) ? random.between(0, n - 1) : 0, 8 + random.below(most), number);
     const std::size_t count = most / judged_call::element + 8;
     std::optional<colls::memory<std::uint64_t>> known[2];
