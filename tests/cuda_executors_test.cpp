@@ -461,8 +461,8 @@ TEST_CASE("kernel executors: each byte of a hierarchy crosses the network once f
         host_ranks group(n, channels, 2, eager_bytes, scratch_bytes);
         group.spread(hosts, 1 << 16, by_queues(n, channels, sent));
         const support::row row{"hierarchical", support::verb::all_reduce,
-            colls::any_schedule(colls::schedule_of<collective::all_reduce>(
-                colls::hierarchical<colls::direct, colls::ring>{s.each}))};
+            colls::any_schedule(
+                colls::schedule_of<collective::all_reduce>(colls::hierarchical<colls::direct, colls::ring>{s.each}))};
         random_source random(static_cast<std::uint64_t>(n));
         std::deque<job> jobs;
         jobs.push_back(drawn(random, collective::all_reduce, &row, n, channels));

@@ -114,9 +114,10 @@ private:
     /// The rank to wait for: none where it is this one.
     COLLS_DEVICE int other_rank(int role) const { return role == none || role == me() ? none : rank_of(role); }
     /// The rank, if it is on another host.
-    COLLS_DEVICE int far_rank(int role) const {
-        const int rank = other_rank(role);
-        return rank != none && is_far(self(), rank) ? rank : none;
+    COLLS_DEVICE static int far_rank(G& g, int role) {
+        if (g.state().self.far.base == nullptr || role == none || role == g.state().schedule.me) return none;
+        const int rank = rank_of(g, role);
+        return is_far(g.state().self, rank) ? rank : none;
     }
     /// Waits until all ranks have published `first`, with their entries: checks that they make the same call, and
     /// learns where their buffers are.
@@ -155,62 +156,75 @@ private:
         return before;
     }
     /// A slot's data at a place in a window of the post that is being written, or was written last.
-    COLLS_DEVICE static std::byte* in_window(
-        G& g, int channel, bool receives, std::uint64_t post, int place, const slot_info& s) {
+    COLLS_DEVICE_CALLED static std::byte* in_window(
+        G g, int channel, bool receives, std::uint64_t post, int place, const slot_info& s) {
         const far_memory& far = g.state().self.far;
         const location at{far.window(channel, post, receives), s.data, slots::buffer_kind::scratch_slot};
         return const_cast<std::byte*>(at.base) +
                static_cast<std::uint64_t>(place) * slot_bytes(g.state().call.chunk, sizeof(T)) +
                first_element(g, at, s.parts, 0) * sizeof(T);
     }
-    COLLS_DEVICE std::uint64_t posts() const { return channel_of(self(), self().rank, channel_).far_posts; }
-    COLLS_DEVICE far_piece piece_of(bool receives, std::byte* at, std::uint64_t elements) const {
-        return {static_cast<std::uint32_t>(at - self().far.window(channel_, posts(), receives)),
-            static_cast<std::uint32_t>(elements * sizeof(T))};
+    COLLS_DEVICE static std::uint64_t& posts(G& g, int channel) {
+        const rank_handle& self = g.state().self;
+        return channel_of(self, self.rank, channel).far_posts;
     }
-    /// Finds what this rank sends to other hosts in this round, and receives from there. False: nothing.
-    COLLS_DEVICE bool has_far_messages() {
+    /// Lists the data there as a piece of the post's message. Returns where they are.
+    COLLS_DEVICE_CALLED static std::byte* list_piece(
+        G g, int channel, bool receives, int place, const slot_info& s, std::uint64_t elements) {
+        const far_memory& far = g.state().self.far;
+        const std::uint64_t number = posts(g, channel);
+        std::byte* const at = in_window(g, channel, receives, number, place, s);
+        far.pieces(channel, number, receives)[place] = {
+            static_cast<std::uint32_t>(at - far.window(channel, number, receives)),
+            static_cast<std::uint32_t>(elements * sizeof(T))};
+        return at;
+    }
+    /// Finds what this rank sends to other hosts in a round, and receives from there. False: nothing.
+    COLLS_DEVICE_CALLED static bool has_far_messages(G g, const Schedule& schedule, int round) {
+        block_state& state = g.state();
         bool some = false;
         COLLS_ROLLED
-        for (int p = g_.index(); p < ports(); p += g_.size()) {
-            const step mine = step_at(s_, me(), n(), round_, p);
-            state().far_to[p] = far_rank(mine.send.peer);
-            state().far_from[p] = far_rank(mine.recv.peer);
-            state().departures[p] = state().far_to[p] == none ? block_set{} : mine.send.blocks;
-            state().arrivals[p].to = mine.recv.blocks;
-            some = some || state().far_to[p] != none || state().far_from[p] != none;
+        for (int p = g.index(); p < state.schedule.ports; p += g.size()) {
+            const step mine = step_at(schedule, state.schedule.me, state.self.sizes.ranks, round, p);
+            state.far_to[p] = far_rank(g, mine.send.peer);
+            state.far_from[p] = far_rank(g, mine.recv.peer);
+            state.departures[p] = state.far_to[p] == none ? block_set{} : mine.send.blocks;
+            state.arrivals[p].to = mine.recv.blocks;
+            some = some || state.far_to[p] != none || state.far_from[p] != none;
         }
-        if (!g_.any(some)) return false;
-        failed_ = g_.any(g_.index() == 0 && !wait_for_window(g_, channel_, round_));
-        return true;
+        return g.any(some);
     }
     /// Posts what is in the window, and where in the other one messages land.
-    COLLS_DEVICE void post() {
-        const std::uint64_t number = posts();
-        far_post& post = self().far.post(channel_, number);
-        far_piece* const landing = self().far.pieces(channel_, number, true);
+    COLLS_DEVICE_CALLED static void post(G g, int channel, int round, std::uint32_t chunk, std::uint64_t value) {
+        block_state& state = g.state();
+        const far_memory& far = state.self.far;
+        const int ports = state.schedule.ports;
+        const std::uint64_t number = posts(g, channel);
+        far_post& post = far.post(channel, number);
         COLLS_ROLLED
-        for (int p = g_.index(); p < ports(); p += g_.size()) {
-            post.sends[p] = far_message{state().far_to[p], far_place(g_, false, p), far_blocks(g_, false, p)};
-            post.receives[p] = far_message{state().far_from[p], far_place(g_, true, p), far_blocks(g_, true, p)};
+        for (int i = g.index(); i < 2 * ports; i += g.size()) {
+            const bool receives = i >= ports;
+            const int p = receives ? i - ports : i;
+            (receives ? post.receives : post.sends)[p] = far_message{
+                receives ? state.far_from[p] : state.far_to[p], far_place(g, receives, p), far_blocks(g, receives, p)};
         }
-        const int all = far_place(g_, true, ports());
+        const int all = far_place(g, true, ports);
         COLLS_ROLLED
-        for (int i = g_.index(); i < all; i += g_.size()) {
+        for (int i = g.index(); i < all; i += g.size()) {
             int p = 0, at = i;
             COLLS_ROLLED
-            for (int size; at >= (size = far_blocks(g_, true, p)); ++p) at -= size;
-            const slot_info& s = info(me(), element_of(state().arrivals[p].to, at));
-            landing[i] = piece_of(true, in_window(g_, channel_, true, number, i, s), span_of(s).count);
+            for (int size; at >= (size = far_blocks(g, true, p)); ++p) at -= size;
+            const slot_info& s = info(g, state.schedule.me, element_of(state.arrivals[p].to, at));
+            list_piece(g, channel, true, i, s, slots::span_of(g, s, channel, chunk).count);
         }
-        g_.any(false);  // the window and the lists are complete
-        if (g_.index() != 0) return;
-        post.value = value();
-        post.fingerprint = call().fingerprint;
-        post.round = round_;
-        post.ports = ports();
-        channel_of(self(), self().rank, channel_).far_posts = number + 1;
-        g_.release(self().far.posted(channel_), number + 1);
+        g.any(false);  // the window and the lists are complete
+        if (g.index() != 0) return;
+        post.value = value;
+        post.fingerprint = state.call.fingerprint;
+        post.round = round;
+        post.ports = ports;
+        posts(g, channel) = number + 1;
+        g.release(far.posted(channel), number + 1);
     }
 
     // Data.
@@ -304,7 +318,7 @@ private:
         }
         const bool first = phase_ == phase::stage, move_landed = phase_ == phase::land;
         if (phase_ == phase::post)
-            post();
+            post(g_, channel_, round_, chunk_, value());
         else if (!first && !move_landed)
             ++round_;
         const std::uint64_t reached = value() + move_landed;
@@ -312,8 +326,9 @@ private:
         if (phase_ != phase::post) {
             publish(reached);
             if (first && chunk_ == 0 && !exchange_entries(reached)) return false;
-            if (receives && self().far.base != nullptr && has_far_messages()) {
+            if (receives && self().far.base != nullptr && has_far_messages(g_, s_, round_)) {
                 begin(phase::post);
+                failed_ = g_.any(g_.index() == 0 && !wait_for_window(g_, channel_, round_));
                 return !failed_;
             }
         }
@@ -354,7 +369,7 @@ private:
                 }
                 state().receivers[round_ & 1][p] = mine.send.peer;
             }
-            const int near_reader = far_rank(reader) == none ? other_rank(reader) : none;
+            const int near_reader = far_rank(g_, reader) == none ? other_rank(reader) : none;
             failed = failed || !wait_for_peers(g_, channel_, other_rank(from), near_reader, value, round_);
         }
         failed_ = g_.any(failed);
@@ -391,10 +406,7 @@ private:
         o.index = first_element(g_, to, s.parts, span.first);
         o.to = const_cast<std::byte*>(to.base) + o.index * (is_result ? sizeof(D) : sizeof(T));
         o.count = static_cast<std::uint32_t>(span.count);  // a chunk's elements fit 32 bits
-        if (phase_ == phase::post) {
-            o.to = in_window(g_, channel_, false, posts(), next_ + b, s);
-            self().far.pieces(channel_, posts(), false)[next_ + b] = piece_of(false, o.to, span.count);
-        }
+        if (phase_ == phase::post) o.to = list_piece(g_, channel_, false, next_ + b, s, span.count);
         o.ranks = complete ? n() : 0;
         o.is_result = is_result;
         o.folds_own = pulls() && slots::folds_own(g_, s, o.port, round_);
@@ -406,9 +418,11 @@ private:
             const arrival& in = state().arrivals[p];
             const int i = ports() == 1 ? o.at : state().matches[b * ports() + p];
             role = in.peer;
-            if (far_rank(role) != none) {
+            if (far_rank(g_, role) != none) {
                 state().operands[parity_][b * (ports() + 1) + at] = {
-                    in_window(g_, channel_, true, posts() - 1, far_place(g_, true, p) + i, info(me(), slot)), false};
+                    in_window(
+                        g_, channel_, true, posts(g_, channel_) - 1, far_place(g_, true, p) + i, info(me(), slot)),
+                    false};
                 return;
             }
             slot = element_of(in.from, i);
