@@ -3,6 +3,7 @@
 #include "catch.hpp"
 
 #include "cuda/host_ranks.hpp"
+#include "support/own_transport.hpp"
 #include "support/random.hpp"
 #include "support/schedules.hpp"
 
@@ -381,6 +382,101 @@ TEST_CASE("kernel executors: every schedule gives the results of the serial refe
                 }
             }
         run_and_check(group, jobs);
+    }
+}
+
+namespace {
+
+/// Counts the bytes that it sends, and moves nothing now and then, or late.
+class slow_transport : public support::queue_transport {
+public:
+    slow_transport(std::shared_ptr<support::queue_network> network, int rank, std::atomic<std::uint64_t>& sent)
+        : queue_transport(std::move(network), rank), random_(static_cast<std::uint64_t>(rank)), sent_(sent) {}
+    std::uint64_t send(
+        int to, const colls::extend::message_label& label, const colls::extend::piece* pieces, int count) override {
+        for (int i = 0; i < count; ++i) sent_ += pieces[i].bytes;
+        return queue_transport::send(to, label, pieces, count);
+    }
+    void progress() override {
+        if (random_.one_in(40)) std::this_thread::sleep_for(std::chrono::microseconds(random_.below(200)));
+        if (!random_.one_in(3)) queue_transport::progress();
+    }
+
+private:
+    random_source random_;
+    std::atomic<std::uint64_t>& sent_;
+};
+
+/// For each channel of a rank a transport over queues. `sent`: bytes that each rank has sent.
+make_transports by_queues(int n, int channels, std::deque<std::atomic<std::uint64_t>>& sent) {
+    std::vector<std::shared_ptr<support::queue_network>> networks;
+    for (int c = 0; c < channels; ++c) networks.push_back(std::make_shared<support::queue_network>(n));
+    sent.resize(index(n));
+    return [networks, &sent](int rank) {
+        std::vector<std::unique_ptr<colls::extend::message_transport>> all;
+        for (const auto& network : networks)
+            all.push_back(std::make_unique<slow_transport>(network, rank, sent[index(rank)]));
+        return all;
+    };
+}
+
+}  // namespace
+
+TEST_CASE("kernel executors: between hosts every schedule gives the results of the serial reference", "[cuda]") {
+    struct shape {
+        std::vector<int> hosts;
+        int channels, threads;
+    };
+    for (const shape& s : {shape{{0, 1}, 2, 2}, {{0, 0, 1}, 2, 2}, {{0, 1, 2}, 1, 2}, {{0, 0, 1, 1}, 2, 1},
+             {{0, 0, 1, 2, 2, 2}, 1, 1}, {{0, 1, 0, 1, 0}, 1, 2}, {{0, 0, 0, 0, 1, 1, 1, 1}, 1, 1}}) {
+        const int n = static_cast<int>(s.hosts.size());
+        INFO("n " << n);
+        random_source random(static_cast<std::uint64_t>(n + 900));
+        std::deque<std::atomic<std::uint64_t>> sent;
+        host_ranks group(n, s.channels, s.threads, eager_bytes, scratch_bytes);
+        group.spread(s.hosts, 1 << 16, by_queues(n, s.channels, sent));
+        std::deque<job> jobs;
+        for (const support::row& r : support::all_schedules()) {
+            if (!r.supports(n)) continue;
+            jobs.push_back(drawn(random, static_cast<collective>(r.collective), &r, n, s.channels));
+            prepare(jobs.back(), random, group.sizes(), random.one_in(2));
+        }
+        run_and_check(group, jobs);
+        group.part();
+        for (const auto& bytes : sent) CHECK(bytes > 0);
+    }
+}
+
+TEST_CASE("kernel executors: each byte of a hierarchy crosses the network once for a host", "[cuda]") {
+    struct shape {
+        int hosts, each;
+    };
+    for (const shape s : {shape{2, 2}, {3, 2}, {4, 1}, {2, 3}}) {
+        const int n = s.hosts * s.each;
+        INFO(s.hosts << " hosts of " << s.each);
+        std::vector<int> hosts;
+        for (int r = 0; r < n; ++r) hosts.push_back(r / s.each);
+        constexpr int channels = 2;
+        std::deque<std::atomic<std::uint64_t>> sent;
+        host_ranks group(n, channels, 2, eager_bytes, scratch_bytes);
+        group.spread(hosts, 1 << 16, by_queues(n, channels, sent));
+        const support::row row{"hierarchical", support::verb::all_reduce,
+            colls::any_schedule(
+                colls::schedule_of<collective::all_reduce>(colls::hierarchical<colls::direct, colls::ring>{s.each}))};
+        random_source random(static_cast<std::uint64_t>(n));
+        std::deque<job> jobs;
+        jobs.push_back(drawn(random, collective::all_reduce, &row, n, channels));
+        job& j = jobs.back();
+        j.how = mode::sum;
+        j.channels = channels;
+        j.offsets.clear();
+        j.count = index(n) * 120;
+        const std::uint64_t bytes = j.count * sizeof(word);
+        prepare(j, random, group.sizes(), false);
+        run_and_check(group, jobs);
+        group.part();
+        const auto h = static_cast<std::uint64_t>(s.hosts), g = static_cast<std::uint64_t>(s.each);
+        for (const auto& b : sent) CHECK(b == 2 * (h - 1) * bytes / h / g);
     }
 }
 

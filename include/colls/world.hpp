@@ -21,5 +21,5 @@ communicator world();
 }  // namespace colls::inline v1
 
 #ifndef COLLS_SEPARATE
-#include <colls/detail/run/world.hpp>
+#include <colls/detail/run/bootstrap.hpp>
 #endif

@@ -5,12 +5,14 @@
 #include <colls/cuda/detail/eager_executor.hpp>
 #include <colls/cuda/detail/host_thread_group.hpp>
 #include <colls/cuda/detail/packet_executor.hpp>
+#include <colls/cuda/detail/proxy.hpp>
 #include <colls/cuda/detail/schedule_executor.hpp>
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <new>
@@ -61,6 +63,9 @@ private:
     std::byte* at_;
 };
 
+/// The transports of one rank of a group on several hosts, one for each channel.
+using make_transports = std::function<std::vector<std::unique_ptr<colls::extend::message_transport>>(int rank)>;
+
 /// n ranks, each with `channels` blocks of `threads` host threads.
 class host_ranks {
 public:
@@ -81,8 +86,40 @@ public:
                 .regions = regions_.data(),
                 .region_count = 1,
                 .status = &reports_[index(r)],
-                .timeout_ns = static_cast<std::uint64_t>(seconds * 1e9)});
+                .timeout_ns = static_cast<std::uint64_t>(seconds * 1e9),
+                .far = {}});
     }
+    /// Puts rank r on host hosts[r]: ranks of different hosts reach each other by their proxies alone.
+    void spread(const std::vector<int>& hosts, std::uint64_t window_bytes, const make_transports& make) {
+        const kernel::far_layout layout{n_, channels_, window_bytes, 1024};
+        for (int r = 0; r < n_; ++r) {
+            far_.emplace_back(static_cast<std::size_t>(layout.bytes()));
+            kernel::far_memory& far = handles_[index(r)].far;
+            places_of_.emplace_back(index(n_), kernel::far_memory::elsewhere);
+            far = {far_.back().data(), layout, places_of_.back().data()};
+            std::uint8_t here = 0;
+            addresses_of_.push_back(addresses_);
+            for (int q = 0; q < n_; ++q)
+                if (hosts[index(q)] == hosts[index(r)])
+                    places_of_.back()[index(q)] = here++;
+                else
+                    addresses_of_.back()[index(q)] = far.shadow(q);
+            handles_[index(r)].workspaces = addresses_of_.back().data();
+        }
+        for (int r = 0; r < n_; ++r)
+            proxies_.push_back(std::make_unique<kernel::proxy>(
+                handles_[index(r)].far, make(r), [this, r](const kernel::proxy::notice& n) { order(r, n.why, n.peer); },
+                [this, r](kernel::proxy::notice& n) {
+                    const kernel::failure_report& report = reports_[index(r)];
+                    const auto why =
+                        std::atomic_ref<std::uint64_t>(reports_[index(r)].what).load(std::memory_order_acquire);
+                    if (why == 0) return false;
+                    n = {static_cast<kernel::failure>(why), report.peer, ""};
+                    return true;
+                }));
+    }
+    /// Ends the proxies.
+    void part() { proxies_.clear(); }
     int size() const { return n_; }
     int channels() const { return channels_; }
     const kernel::workspace_layout& sizes() const { return sizes_; }
@@ -126,6 +163,10 @@ private:
     std::vector<std::uint64_t> regions_;
     std::vector<kernel::failure_report> reports_;
     std::vector<kernel::rank_handle> handles_;
+    std::deque<workspace> far_;
+    std::deque<std::vector<std::uint8_t>> places_of_;
+    std::deque<std::vector<std::byte*>> addresses_of_;  // of workspaces, as a rank reaches them
+    std::vector<std::unique_ptr<kernel::proxy>> proxies_;
 };
 
 /// A buffer between guard bytes, which begins `offset` bytes after a multiple of 16.

@@ -34,19 +34,23 @@ public:
     /// Belongs to no group; every call on it is undefined.
     communicator() = default;
 
-    /// Makes this process a rank of a group of GPUs, one a process, with the ranks of `host`. Collective: every rank of
-    /// `host` calls. All of them must be on one host; between hosts use the host's library, as examples/gpu_cluster
-    /// does.
+    /// Makes this process a rank of a group of GPUs, one a process, with the ranks of `host`, which may be on several
+    /// hosts. Collective: every rank of `host` calls.
+    ///
+    /// Between hosts a thread of each process, its proxy, moves what the kernels send, on connections of its own: by
+    /// RDMA or TCP, as world() would take (include <colls/world.hpp>). All calls then go by their schedules, whatever
+    /// options.protocol: take one that sends little between hosts. hierarchical<Intra, Inter> takes the group's hosts
+    /// where they have equally many consecutive ranks.
     ///
     /// `host`: any of the library's communicators (include <colls/collectives.hpp>); it must outlive this one.
     /// `device`: the number of this rank's GPU in this process. Several ranks may use one GPU if their kernels fit it
     /// together.
     ///
-    /// Throws colls::error on all ranks if one fails, with the rank at fault and its reason (no such device, another
-    /// host, other options, no peer access, too little memory): on that rank unsupported, invalid_argument or
-    /// peer_failed, on the others peer_failed. Unsupported for more than 72 ranks. Cost: four all_gathers on `host`,
-    /// and device memory for the workspace (about channels * (scratch_bytes + packet_bytes + 32 KB * ranks)) and
-    /// arena_bytes.
+    /// Throws colls::error on all ranks if one fails, with the rank at fault and its reason (no such device, other
+    /// options, no peer access, too little memory): on that rank unsupported, invalid_argument or
+    /// peer_failed, on the others peer_failed. Unsupported for more than 72 ranks on a host, or 1024 in all. Cost: four
+    /// all_gathers on `host`, and device memory for the workspace (about channels * (scratch_bytes + packet_bytes + 32
+    /// KB * ranks)) and arena_bytes; on several hosts also 4 * far_channels * far_bytes of pinned host memory.
     template <class Host>
         requires requires(Host& h) {
             h.rank();

@@ -80,7 +80,7 @@ __device__ bool all_reduce(const ranks<Schedule>& r, int local, int channel, con
         "colls: this operator is not known to commute, and this schedule is not known to keep the order of ranks: take "
         "direct or one_shot");
     const detail::device_thread_group g;
-    const bool eager = count * sizeof(T) <= r.info.eager_bytes;
+    const bool eager = count * sizeof(T) < r.info.eager_below;
     const bool fits = blockDim.y == 1 && blockDim.z == 1 && blockDim.x % 32 == 0 && blockDim.x <= detail::block_threads;
     // Other ranks read what all threads have written; and the threads may use the block's shared memory otherwise.
     __syncthreads();

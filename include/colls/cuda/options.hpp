@@ -5,8 +5,8 @@
 
 namespace colls::inline v1::cuda {
 
-/// The most ranks of a group.
-inline constexpr int max_ranks = 72;
+/// The most ranks of a group within a host, and of one on several hosts.
+inline constexpr int max_ranks = 72, max_ranks_of_hosts = 1024;
 
 /// How a call moves its data. Results are the same bits by `packets` and `pulled`.
 ///   eager      each rank writes to every other rank what that one needs, whatever the schedule: one hop
@@ -61,6 +61,11 @@ struct options {
     /// Of several devices of one process: move all data through host memory, as is done where a device has no peer
     /// access to another. Slow: each byte crosses the link to the host twice, and kernels meet in host memory.
     bool through_host = false;
+    /// Of ranks on several hosts: channels of a rank, at most. Each has connections of its own to other hosts.
+    int far_channels = 8;
+    /// Of ranks on several hosts: pinned host memory of a channel for what it sends to other hosts in a round, in one
+    /// of its chunks, and as much for what it receives; it has both twice.
+    std::size_t far_bytes = 1 << 20;
     /// Seconds that a kernel waits for a peer before it gives up; 0: COLLS_TIMEOUT.
     double timeout = 0;
 };

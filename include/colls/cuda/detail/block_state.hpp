@@ -67,15 +67,18 @@ struct block_state {
     kernel_call call;
     std::uint64_t offsets[max_ranks + 1];  ///< to which the call may point
     schedule_facts schedule;
-    peer_buffers buffers[max_ranks];  ///< by role
+    peer_buffers buffers[max_ranks];  ///< by role; on several hosts by place_of
     arrival arrivals[max_ports];
     std::int32_t receivers[2][max_ports];  ///< role that each port sends to, in rounds of one parity
     std::int32_t matches[max_operands];  ///< [pass][port]: position of the pass's slot in what the port receives, or -1
     operand operands[2][max_operands];   ///< [pass][ports + 1]
     memory_pass passes[2][max_passes];
     pass_batch batches[2];
-    // By packets: slots that each port sends; the rank that sends each operand, none of own elements.
+    // By packets, and between hosts: slots that each port sends; the rank that sends each operand, none of own
+    // elements.
     block_set departures[max_ports];
+    // Between hosts: ranks that each port sends to, and receives from; `departures` is of these.
+    std::int32_t far_to[max_ports], far_from[max_ports];
     std::int32_t senders[2][max_operands];
 };
 

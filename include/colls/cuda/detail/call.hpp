@@ -2,10 +2,14 @@
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
 #pragma once
 
+#include <colls/automatic.hpp>
 #include <colls/cuda/detail/launch.hpp>
 #include <colls/cuda/detail/native_floats.hpp>
 #include <colls/cuda/detail/rank_order.hpp>
 #include <colls/family.hpp>
+#include <colls/schedules/circulant.hpp>
+#include <colls/schedules/direct.hpp>
+#include <colls/schedules/hierarchical.hpp>
 
 #include <iterator>
 #include <type_traits>
@@ -89,11 +93,19 @@ void launch_or_tell(local_ranks& ranks, const Launch& launch) {
     }
 }
 
+/// The family S as a group takes it: a hierarchy without a size of its own takes that of the group's hosts.
+template <class S>
+S family_for(const local_ranks& ranks) {
+    S s{};
+    if constexpr (requires { s.node = 1; })
+        if (s.node == 0) s.node = ranks.ranks_per_host();
+    return s;
+}
+
 /// Makes the call C by the schedule, or the family of schedules, S.
-template <collective C, class S, class Comm, class In, class Out, class Op, class Epilogue, class Stream,
-    class Counts = balanced_blocks>
-void make_call(Comm& comm, In& in, Out& out, const Op& op, int root, const Epilogue& epilogue, const Stream& stream,
-    const Counts& counts = {}) {
+template <collective C, class S, class Comm, class In, class Out, class Op, class Epilogue, class Stream, class Counts>
+void make_call_by(Comm& comm, In& in, Out& out, const Op& op, int root, const Epilogue& epilogue, const Stream& stream,
+    const Counts& counts) {
     static_assert(schedule<S> || family<S>, "colls: this is neither a schedule nor a family of schedules");
     static_assert(
         provides<S, C>, "colls: this schedule implements another collective, and none of its kind follows from it");
@@ -106,18 +118,44 @@ void make_call(Comm& comm, In& in, Out& out, const Op& op, int root, const Epilo
             "colls: this operator is not known to commute, and this schedule is not known to keep the order of ranks "
             "in a kernel; take direct or one_shot, or mark the operator with colls::commutative(op)");
     launch_or_tell(comm.context(), [&](local_ranks& ranks) {
-        launch_collective<schedule_for<S, C>, T, D>(ranks, buffers_of<Comm>(in, out), root, schedule_of<C>(S{}), op,
-            epilogue, stream_of(stream), offsets_of(counts));
+        launch_collective<schedule_for<S, C>, T, D>(ranks, buffers_of<Comm>(in, out), root,
+            schedule_of<C>(family_for<S>(ranks)), op, epilogue, stream_of(stream), offsets_of(counts));
     });
+}
+
+/// What `automatic` takes between hosts: within each by direct, among them by circulant.
+using by_hosts = hierarchical<direct, circulant<>>;
+
+template <collective C, class S, class Comm, class In, class Out, class Op, class Epilogue, class Stream,
+    class Counts = balanced_blocks>
+void make_call(Comm& comm, In& in, Out& out, const Op& op, int root, const Epilogue& epilogue, const Stream& stream,
+    const Counts& counts = {}) {
+    if constexpr (std::is_same_v<S, automatic>) {
+        // Where several hosts have equally many ranks, and operands may be folded in the order of any schedule.
+        using T = std::remove_const_t<element_t<Comm, In>>;
+        constexpr bool is_right = [] {
+            if constexpr (provides<by_hosts, C> && reduces(C))
+                return order_is_right<schedule_for<by_hosts, C>, T, Op>;
+            else
+                return provides<by_hosts, C>;
+        }();
+        if constexpr (is_right)
+            if (comm.context().ranks_per_host() > 1)
+                return make_call<C, by_hosts>(comm, in, out, op, root, epilogue, stream, counts);
+        return make_call<C, direct>(comm, in, out, op, root, epilogue, stream, counts);
+    } else {
+        make_call_by<C, S>(comm, in, out, op, root, epilogue, stream, counts);
+    }
 }
 
 /// A barrier: a call without data.
 template <class S, class Comm, class Stream>
 void make_barrier(Comm& comm, const Stream& stream) {
+    using F = std::conditional_t<std::is_same_v<S, automatic>, direct, S>;
     launch_or_tell(comm.context(), [&](local_ranks& ranks) {
-        launch_collective<schedule_for<S, collective::barrier>, char, char>(ranks,
-            std::vector<rank_buffers>(ranks.ranks().size()), 0, schedule_of<collective::barrier>(S{}), no_operator{},
-            no_epilogue{}, stream_of(stream), {});
+        launch_collective<schedule_for<F, collective::barrier>, char, char>(ranks,
+            std::vector<rank_buffers>(ranks.ranks().size()), 0, schedule_of<collective::barrier>(family_for<F>(ranks)),
+            no_operator{}, no_epilogue{}, stream_of(stream), {});
     });
 }
 

@@ -14,7 +14,8 @@ inline constexpr std::uint64_t max_element_bytes = 16;
 struct device_call_info {
     const rank_handle* handles = nullptr;  ///< of each local rank
     kernel_call common;                    ///< the slot map
-    std::uint64_t fingerprint = 0, eager_bytes = 0, scratch_bytes = 0, chunk_bytes = 0;
+    std::uint64_t fingerprint = 0, scratch_bytes = 0, chunk_bytes = 0;
+    std::uint64_t eager_below = 0;  ///< calls of fewer bytes are eager
     reachable_memory reachable;
     std::int32_t scratch_needed = 0;
 };
@@ -41,9 +42,13 @@ device_call_info make_device_call_info(local_ranks& ranks, const S& s) {
     info.common.keeps_input = m.map.keeps_input;
     info.common.user_blocks = m.map.blocks;
     info.fingerprint = mixed(m.map.fingerprint, name_hash<S>());
-    info.eager_bytes = std::min<std::uint64_t>(sizes.eager_bytes, ranks.chosen_options().small_bytes);
+    if (!ranks.far())
+        info.eager_below = std::min<std::uint64_t>(sizes.eager_bytes, ranks.chosen_options().small_bytes) + 1;
     info.scratch_bytes = sizes.scratch_bytes;
     info.chunk_bytes = ranks.chosen_options().chunk_bytes;
+    if (ranks.far())
+        info.chunk_bytes = std::min<std::uint64_t>(
+            info.chunk_bytes, chunk_for_windows(ranks, m.map, max_element_bytes) * max_element_bytes);
     info.reachable = ranks.reachable();
     info.scratch_needed = m.map.scratch_needed;
     return info;

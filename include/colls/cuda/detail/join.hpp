@@ -2,11 +2,14 @@
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
 #pragma once
 
+#include <colls/bootstrap/member_exchange.hpp>
 #include <colls/cuda/detail/driver.hpp>
 #include <colls/cuda/detail/local_ranks.hpp>
 #include <colls/cuda/detail/peer_watch.hpp>
 #include <colls/cuda/detail/shared_allocations.hpp>
 #include <colls/detail/group/failure.hpp>
+#include <colls/detail/run/apart.hpp>
+#include <colls/detail/support/environment.hpp>
 #include <colls/detail/support/host.hpp>
 
 #include <algorithm>
@@ -53,10 +56,15 @@ struct joined_rank {
     std::unique_ptr<peer_watch> watch;  ///< of other processes; null where there are none
 };
 
-/// A number that is the same in all processes of a host, and differs between hosts.
+/// A number that is the same in all processes of a host, and differs between hosts. COLLS_HOST divides them further.
 inline std::uint64_t host_identity() {
     std::uint64_t h = 0xcbf29ce484222325ull;
-    for (const char c : colls::detail::boot_of_host().text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+    const auto add = [&h](std::string_view text) {
+        for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+    };
+    const v1::detail::host_label boot = v1::detail::boot_of_host();
+    add({boot.text, sizeof boot.text});
+    if (const char* const name = v1::detail::variable("COLLS_HOST")) add(name);
     return h;
 }
 
@@ -71,6 +79,7 @@ struct process_info {
     char device[32];  ///< PCI bus id
     process_name process;
     std::uint64_t scratch_bytes, packet_bytes, small_bytes, middle_bytes, chunk_bytes;  ///< of the options
+    std::uint64_t far_channels, far_bytes;
     cuda::protocol protocol;
     std::uint64_t workspace_bytes, arena_bytes;
     std::uint64_t offset;       ///< of the workspace in the allocation that `memory` names
@@ -142,6 +151,7 @@ public:
         exchange();
         attempt([&] { connect(memory); });
         exchange();  // every workspace is ready before any rank's kernel accesses it
+        if (far_) reach_other_hosts();
         return std::move(joined_);
     }
 
@@ -200,41 +210,53 @@ private:
         own_.small_bytes = o_.small_bytes;
         own_.middle_bytes = o_.middle_bytes;
         own_.protocol = o_.protocol;
+        own_.far_channels = static_cast<std::uint64_t>(o_.far_channels);
+        own_.far_bytes = o_.far_bytes;
+        if (o_.far_channels < 1 || o_.far_channels > most_far_channels)
+            throw error(errc::invalid_argument,
+                (error_text() << "options.far_channels is " << o_.far_channels << ", and must be 1 to "
+                              << most_far_channels)
+                    .text(),
+                rank_);
         own_.chunk_bytes = o_.chunk_bytes;
         check(cudaDeviceGetPCIBusId(own_.device, sizeof own_.device, device_), "cudaDeviceGetPCIBusId", rank_);
     }
     void allocate(shared_allocations& memory) {
         int channels = own_.channels;
+        bool several_hosts = false;
         for (int r = 0; r < n_; ++r) {
             const process_info& p = of(r);
             channels = std::min(channels, p.channels);
-            if (p.host != own_.host)
-                throw error(errc::unsupported,
-                    (error_text() << "rank " << r << " is on another host than rank " << rank_
-                                  << ": make a group of each host, and go between them with the host's library")
-                        .text(),
-                    rank_, r);
+            several_hosts = several_hosts || p.host != own_.host;
             if (p.scratch_bytes != own_.scratch_bytes || p.packet_bytes != own_.packet_bytes ||
                 p.small_bytes != own_.small_bytes || p.middle_bytes != own_.middle_bytes ||
-                p.chunk_bytes != own_.chunk_bytes || p.protocol != own_.protocol)
+                p.chunk_bytes != own_.chunk_bytes || p.protocol != own_.protocol ||
+                p.far_channels != own_.far_channels || p.far_bytes != own_.far_bytes)
                 throw error(errc::invalid_argument,
-                    (error_text()
-                        << "rank " << r << " has different options than rank " << rank_
-                        << ": scratch_bytes, packet_bytes, small_bytes, middle_bytes, chunk_bytes and protocol are "
-                           "the same on all ranks")
+                    (error_text() << "rank " << r << " has different options than rank " << rank_
+                                  << ": scratch_bytes, packet_bytes, small_bytes, middle_bytes, chunk_bytes, "
+                                     "far_channels, far_bytes "
+                                     "and protocol are the same on all ranks")
                         .text(),
                     rank_, r);
         }
         for (int r = 0; r < n_ && !o_.share_devices; ++r)
             for (int q = 0; q < r; ++q)
-                if (std::strcmp(of(q).device, of(r).device) == 0)
+                if (of(q).host == of(r).host && std::strcmp(of(q).device, of(r).device) == 0)
                     throw error(errc::invalid_argument,
                         (error_text() << "ranks " << q << " and " << r << " name the same device, " << of(r).device
                                       << " (number " << of(q).device_number << " and " << of(r).device_number
                                       << "): give each a device of its own, or set options.share_devices")
                             .text(),
                         rank_, r);
+        if (!several_hosts && n_ > max_ranks)
+            throw error(errc::unsupported,
+                (error_text() << "a group on one host has 1 to " << max_ranks << " ranks, and this one has " << n_)
+                    .text(),
+                rank_);
+        if (several_hosts) channels = std::min(channels, o_.far_channels);
         joined_.ranks = std::make_unique<local_ranks>(n_, device_, channels, o_);
+        if (several_hosts) make_far(channels);
         own_.workspace_bytes = (joined_.ranks->sizes().bytes() + 255) / 256 * 256;
         // cudaMalloc serves several small requests from one block of 2 MiB, and CUDA IPC exports whole blocks: nothing
         // but the group's memory is exported if it takes whole blocks.
@@ -254,7 +276,9 @@ private:
         for (int r = 0; r < n_; ++r) {
             const process_info& p = of(r);
             void* at = memory.owned[0].data();
-            if (r != rank_) {
+            if (p.host != own_.host) {
+                at = far_->memory().shadow(r);
+            } else if (r != rank_) {
                 check_peer_access(p, device_, rank_, r);
                 check(
                     cudaIpcOpenMemHandle(&at, p.memory, cudaIpcMemLazyEnablePeerAccess), "cudaIpcOpenMemHandle", rank_);
@@ -271,7 +295,7 @@ private:
             regions.push_back(0);
             regions.push_back(
                 reinterpret_cast<std::uint64_t>(workspaces_[static_cast<std::size_t>(r)]) + of(r).workspace_bytes);
-            processes.push_back(watched(of(r).process));
+            processes.push_back(of(r).host == own_.host ? watched(of(r).process) : descriptor{});
         }
         joined_.ranks->connect({rank_}, workspaces_, regions);
         std::byte* const arena_at = memory.owned[0].data() + own_.workspace_bytes;
@@ -287,11 +311,87 @@ private:
             });
     }
 
+    // Ranks on other hosts.
+
+    static constexpr int most_far_channels = 64;
+    struct places_of_channels {
+        std::uint64_t of[most_far_channels / 2];
+    };
+    /// How the members of the proxies' network meet: by the host group.
+    class meeting_by_host final : public member_exchange {
+    public:
+        explicit meeting_by_host(Host& host) : exchange_(host), all_(static_cast<std::size_t>(host.size())) {}
+        void all_gather(const void* own, std::size_t bytes, void* all) override {
+            part mine{};
+            std::memcpy(mine.bytes, own, bytes);
+            exchange_(mine, all_);
+            for (std::size_t r = 0; r < all_.size(); ++r)
+                std::memcpy(static_cast<std::byte*>(all) + r * bytes, all_[r].bytes, bytes);
+        }
+
+    private:
+        struct part {
+            std::byte bytes[64];
+        };
+        v1::detail::value_exchange<Host, part> exchange_;
+        std::vector<part> all_;
+    };
+
+    void make_far(int channels) {
+        std::vector<std::uint8_t> places;
+        int first = 0, each = n_, here = 0;
+        while (first < n_ && of(first).host == of(0).host) ++first;
+        for (int r = 0; r < n_; ++r) {
+            const bool near = of(r).host == own_.host, begins = r % first == 0;
+            if (near && here == max_ranks)
+                throw error(errc::unsupported,
+                    (error_text() << "more than " << max_ranks << " ranks are on the host of rank " << rank_).text(),
+                    rank_);
+            places.push_back(near ? static_cast<std::uint8_t>(here++) : far_memory::elsewhere);
+            if (n_ % first != 0 || (r > 0 && (of(r).host != of(r - 1).host) != begins)) each = 0;
+        }
+        if (each != 0) each = first;
+        const std::uint64_t window = (std::max<std::uint64_t>(o_.far_bytes, 4096) + 127) / 128 * 128;
+        auto f = std::make_unique<far_group>(device_, std::move(places), far_layout{n_, channels, window, 1024});
+        far_ = f.get();
+        joined_.ranks->set_far(std::move(f), each);
+    }
+    /// Connects the proxies. Every rank has a step that may fail, and exchanges of its own in between.
+    void reach_other_hosts() {
+        attempt([&] {
+            const v1::detail::group_maker make = v1::detail::bootstrap_of_program.load(std::memory_order_relaxed);
+            if (make == nullptr)
+                throw error(errc::unsupported,
+                    "its ranks are on several hosts, and the program includes neither colls/world.hpp nor "
+                    "colls/bootstrap.hpp, which the proxies take to connect: include one",
+                    rank_);
+        });
+        exchange();
+        meeting_by_host meet(host_);
+        far_->set_network(v1::detail::bootstrap_of_program.load(std::memory_order_relaxed)(rank_, n_, meet));
+        places_of_channels places{};
+        attempt([&] {
+            if (rank_ == 0) far_->make_places(places.of);
+        });
+        exchange();
+        std::vector<places_of_channels> all(all_.size());
+        v1::detail::value_exchange<Host, places_of_channels> tell(host_);
+        tell(places, all);
+        attempt([&] {
+            local_ranks& ranks = *joined_.ranks;
+            far_->connect(
+                all[0].of, [&ranks](const proxy::notice& n) { ranks.order(n.why, n.peer, n.text.c_str()); },
+                [&ranks](proxy::notice& n) { return ranks.has_failed(n); });
+        });
+        exchange();
+    }
+
     Host& host_;
     const int device_;
     const options& o_;
     const int n_, rank_;
     joined_rank joined_;
+    far_group* far_ = nullptr;  // where there are other hosts
     process_info own_{};
     errc code_ = errc::peer_failed;
     std::vector<process_info> all_;
@@ -304,9 +404,9 @@ private:
 template <class Host>
 joined_rank join_processes(Host& host, int device, const options& o) {
     const int n = host.size(), rank = host.rank();
-    if (n < 1 || n > max_ranks)
+    if (n < 1 || n > max_ranks_of_hosts)
         throw error(errc::unsupported,
-            (error_text() << "colls: cuda::communicator: rank " << rank << ": a group has 1 to " << max_ranks
+            (error_text() << "colls: cuda::communicator: rank " << rank << ": a group has 1 to " << max_ranks_of_hosts
                           << " ranks, and this host group has " << n)
                 .text(),
             rank);

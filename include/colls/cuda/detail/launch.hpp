@@ -8,6 +8,7 @@
 #include <colls/cuda/detail/staging.hpp>
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
 
 namespace colls::inline v1::cuda::detail {
@@ -98,6 +99,24 @@ inline void launch_kernel(
     }
 }
 
+/// Elements of a chunk whose blocks, in each round, fit the windows to other hosts. Throws unsupported where none does.
+inline std::uint64_t chunk_for_windows(const local_ranks& ranks, const slot_map& map, std::uint64_t element) {
+    const far_layout& windows = ranks.far()->memory().layout;
+    std::int32_t blocks = 1;  // of a round, at most
+    for (std::size_t k = 1; k < map.transfers.size(); ++k)
+        blocks = std::max(blocks, map.transfers[k] - map.transfers[k - 1]);
+    const std::uint64_t room = windows.window_bytes / static_cast<std::uint64_t>(blocks) / 128 * 128;
+    if (static_cast<std::uint32_t>(blocks) > windows.pieces || room < slot_bytes(quantum, element))
+        throw error(errc::unsupported,
+            (error_text() << "colls: cuda: rank " << ranks.ranks().front().rank
+                          << ": options.far_bytes has no room for " << blocks
+                          << " blocks, which a rank may send to other hosts in a round: raise it, or take a "
+                             "schedule that sends fewer")
+                .text(),
+            ranks.ranks().front().rank);
+    return (room / element / quantum - 1) * quantum;
+}
+
 /// Checks and launches a call of all local ranks. `all`: their buffers, in the order of ranks.ranks(). `offsets`: where
 /// user blocks begin (n + 1 entries); empty: they are balanced. Throws invalid_argument, unsupported, wrong_schedule,
 /// peer_failed, std::bad_alloc.
@@ -149,6 +168,12 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
 
     kernel_call& c = a.common;
     c.root = root;
+    if (offsets.size() > std::size(a.offsets))
+        throw error(errc::unsupported,
+            (error_text() << "colls: cuda: " << name_of(what) << " on rank " << rank
+                          << ": blocks of given sizes are for up to " << max_ranks << " ranks")
+                .text(),
+            rank);
     std::copy(offsets.begin(), offsets.end(), a.offsets);
     const auto longest_of = [&](int blocks) {
         if (offsets.empty()) return balanced(c.count, static_cast<std::uint64_t>(blocks), 0).count;
@@ -185,8 +210,9 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
     const std::uint64_t slice =
         (longest_message / (quantum * sizeof(T)) / static_cast<std::uint64_t>(c.channels) + 2) * (quantum * sizeof(T)) +
         4;
-    if (what == collective::barrier || (longest_message <= limit_of(protocol::eager, o.small_bytes, table.eager) &&
-                                           slice <= ranks.sizes().eager_bytes)) {
+    if (!ranks.far() &&
+        (what == collective::barrier || (longest_message <= limit_of(protocol::eager, o.small_bytes, table.eager) &&
+                                            slice <= ranks.sizes().eager_bytes))) {
         c.user_blocks = by_rank ? n : 1;
         set_fingerprint(1);
         void* arguments[] = {&a};
@@ -206,7 +232,7 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
 
     // Packets: if all that a channel receives in the call has room at once.
     const std::uint64_t largest = limit_of(protocol::packets, o.middle_bytes, table.packets);
-    if (n > 1 && !m.map.copies_twice && c.count * sizeof(T) <= largest) {
+    if (n > 1 && !ranks.far() && !m.map.copies_twice && c.count * sizeof(T) <= largest) {
         c.channels = channels_for(c.count * sizeof(T), least_packet_slice);
         c.chunk = longest_slice(longest_of(c.user_blocks), static_cast<std::uint64_t>(c.channels));
         c.chunk = std::max<std::uint64_t>(c.chunk, quantum);
@@ -241,6 +267,7 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
 
     c.channels = channels_for(c.count * sizeof(T), least_slice);
     c.chunk = chunk_elements<T>(ranks.chosen_options().chunk_bytes);
+    if (ranks.far()) c.chunk = std::min(c.chunk, chunk_for_windows(ranks, m.map, sizeof(T)));
     constexpr bool is_plain = std::is_same_v<Epilogue, no_epilogue> && std::is_same_v<T, D>;
     constexpr bool stages = reduces(what) && has_leaf<Op, accumulator<T, Op>>;
     if (m.map.scratch_needed || !is_plain || stages || ranks.reachable().all == 0) {

@@ -6,6 +6,7 @@
 
 #include <colls/any_schedule.hpp>
 #include <colls/cuda/detail/device_tables.hpp>
+#include <colls/cuda/detail/far_group.hpp>
 #include <colls/cuda/detail/kernels.hpp>
 #include <colls/cuda/detail/residency.hpp>
 #include <colls/cuda/options.hpp>
@@ -93,6 +94,28 @@ public:
     void set_multicast(const multicast_window& window) { multicast_ = window; }
     const multicast_window& multicast() const { return multicast_; }
 
+    /// Some ranks are on other hosts: before `connect`. Its proxy starts when the others may send.
+    /// `each`: ranks of each host, where they are equally many and consecutive; else 0.
+    void set_far(std::unique_ptr<far_group> f, int each) {
+        sizes_.eager_bytes = sizes_.packet_bytes = 0;  // calls go by schedules
+        far_ = std::move(f);
+        ranks_per_host_ = each;
+    }
+    int ranks_per_host() const { return ranks_per_host_; }
+    far_group* far() const { return far_.get(); }
+    /// Has a local rank given up? For the proxy.
+    bool has_failed(proxy::notice& n) const {
+        const failure_report& r = *ranks_.front().status.get();
+        const auto why = static_cast<failure>(
+            std::atomic_ref<std::uint64_t>(ranks_.front().status->what).load(std::memory_order_acquire));
+        const std::uint32_t ordered = order_.load(std::memory_order_acquire);
+        if (why != failure::nothing)
+            n = {why, r.peer, ordered != 0 && reason_in(ordered) == why ? order_text_ : ""};
+        else if (ordered != 0)
+            n = {reason_in(ordered), peer_in(ordered), order_text_};
+        return why != failure::nothing || ordered != 0;
+    }
+
     /// Makes the handles of `ranks`, which are local. workspaces[r]: of rank r. regions: for each rank of the group
     /// where its regions begin (see shared_address), the same number for each rank. Addresses as this device reaches
     /// them.
@@ -115,6 +138,7 @@ public:
             h.region_count = static_cast<std::uint32_t>(regions.size() / workspaces.size());
             h.status = ranks_.back().status.get();
             h.timeout_ns = nanoseconds_of(timeout_);
+            if (far_) h.far = far_->memory_for_kernels();
             handles.push_back(h);
         }
         handles_ = device_memory(device_, handles.size() * sizeof(rank_handle), handles.data());
@@ -141,6 +165,7 @@ public:
         has_refused_ = *text != '\0';
         for (const local_rank& l : ranks_)
             tell(l.rank, text, workspace_layout::refusal_begin, has_refused_ ? poison_word(why, l.rank) : 0);
+        if (far_) far_->refuse({has_refused_ ? why : failure::nothing, ranks_.front().rank, text});
     }
 
     /// Tells the other ranks that this one makes no more calls, unless they have been told already why it made none.
@@ -344,6 +369,8 @@ private:
     std::atomic<std::uint32_t> order_{0};  ///< to the local ranks: a poison word
     char order_text_[workspace_layout::text_bytes] = {};
     bool has_refused_ = false;
+    int ranks_per_host_ = 0;
+    std::unique_ptr<far_group> far_;  // the last member: its thread uses the others
 };
 
 }  // namespace colls::inline v1::cuda::detail

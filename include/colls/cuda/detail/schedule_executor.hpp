@@ -13,6 +13,10 @@
 // wait names an earlier round than the one it is made in, so the least unfinished round can always go on. If a round
 // receives into slots that it also sends, received data lands in scratch memory, and moves to its slots when the
 // readers have published v + 2k + 1.
+//
+// Between hosts all transfers are posted (far_memory.hpp): at the start of a round a rank copies what it sends there
+// into a window, so that nobody waits for the reader, and the arrival of what it receives counts as the sender's v +
+// 2k.
 #pragma once
 
 #include <colls/cuda/detail/schedule_slots.hpp>
@@ -68,15 +72,15 @@ private:
 
     /// Of a chunk: stage copies input that others cannot reach to scratch memory; receive, once a round, pulls what
     /// arrives; or land, which pulls it into landing slots, and move_landed, which moves it from there to its slots;
-    /// deliver writes results that are not in the output yet.
-    enum class phase : int { stage, deliver, move_landed, receive, land };
+    /// deliver writes results that are not in the output yet; post copies what other hosts receive into a window.
+    enum class phase : int { stage, deliver, post, move_landed, receive, land };
 
     /// Where a slot of a role is read in a phase: as it was at the start of the round, or as it has landed.
     COLLS_DEVICE static location source_location(
         G& g, int channel, phase during, int round, int role, int slot, const slot_info& s) {
         if (during == phase::move_landed) return scratch(g, channel, role, landing_slot(g, slot), s);
         const kernel_call& call = g.state().call;
-        const peer_buffers& theirs = g.state().buffers[role];
+        const peer_buffers& theirs = slots::buffers_of(g, role);
         const bool own = role == g.state().schedule.me;
         if (round <= s.first_receive) {
             const std::byte* const in = own ? call.in : theirs.in;
@@ -104,10 +108,17 @@ private:
         g_.any(false);
         COLLS_ROLLED
         for (int r = g_.index(); r < n(); r += g_.size())
-            g_.release(&channel_of(self(), r, channel_).progress[self().rank], value);
+            if (!is_far(self(), r))
+                g_.release(&channel_of(self(), r, channel_).progress[place_of(self(), self().rank)], value);
     }
     /// The rank to wait for: none where it is this one.
     COLLS_DEVICE int other_rank(int role) const { return role == none || role == me() ? none : rank_of(role); }
+    /// The rank, if it is on another host.
+    COLLS_DEVICE static int far_rank(G& g, int role) {
+        if (g.state().self.far.base == nullptr || role == none || role == g.state().schedule.me) return none;
+        const int rank = rank_of(g, role);
+        return is_far(g.state().self, rank) ? rank : none;
+    }
     /// Waits until all ranks have published `first`, with their entries: checks that they make the same call, and
     /// learns where their buffers are.
     COLLS_DEVICE bool exchange_entries(std::uint64_t first) {
@@ -115,6 +126,7 @@ private:
         COLLS_ROLLED
         for (int r = g_.index(); r < n() && !failed; r += g_.size()) {
             const int q = rank_of(r);
+            if (is_far(self(), q)) continue;
             failed = r != me() && !wait_for_peers(g_, channel_, q, none, first, none);
             if (failed) break;
             const entry_record e = channel_of(self(), q, channel_).entries[state().schedule.entry];
@@ -122,10 +134,97 @@ private:
             if (failed)
                 give_up(g_, channel_, failure::mismatch, q, none, e.fingerprint);
             else
-                state().buffers[r] = {resolved(self(), q, e.in), resolved(self(), q, e.out)};
+                slots::buffers_of(g_, r) = {resolved(self(), q, e.in), resolved(self(), q, e.out)};
         }
         failed_ = g_.any(failed);
         return !failed_;
+    }
+
+    // Between hosts.
+
+    /// Of what a port sends to another host, or receives from there.
+    COLLS_DEVICE static int far_blocks(G& g, bool receives, int port) {
+        if (what == collective::barrier) return 0;
+        if (!receives) return slots::blocks_of(g, true, port).size();
+        return g.state().far_from[port] == none ? 0 : slots::blocks_of(g, false, port).size();
+    }
+    /// The place in the window of a port's first block.
+    COLLS_DEVICE_CALLED static int far_place(G g, bool receives, int port) {
+        int before = 0;
+        COLLS_ROLLED
+        for (int p = 0; p < port; ++p) before += far_blocks(g, receives, p);
+        return before;
+    }
+    /// A slot's data at a place in a window of the post that is being written, or was written last.
+    COLLS_DEVICE_CALLED static std::byte* in_window(
+        G g, int channel, bool receives, std::uint64_t post, int place, const slot_info& s) {
+        const far_memory& far = g.state().self.far;
+        const location at{far.window(channel, post, receives), s.data, slots::buffer_kind::scratch_slot};
+        return const_cast<std::byte*>(at.base) +
+               static_cast<std::uint64_t>(place) * slot_bytes(g.state().call.chunk, sizeof(T)) +
+               first_element(g, at, s.parts, 0) * sizeof(T);
+    }
+    COLLS_DEVICE static std::uint64_t& posts(G& g, int channel) {
+        const rank_handle& self = g.state().self;
+        return channel_of(self, self.rank, channel).far_posts;
+    }
+    /// Lists the data there as a piece of the post's message. Returns where they are.
+    COLLS_DEVICE_CALLED static std::byte* list_piece(
+        G g, int channel, bool receives, int place, const slot_info& s, std::uint64_t elements) {
+        const far_memory& far = g.state().self.far;
+        const std::uint64_t number = posts(g, channel);
+        std::byte* const at = in_window(g, channel, receives, number, place, s);
+        far.pieces(channel, number, receives)[place] = {
+            static_cast<std::uint32_t>(at - far.window(channel, number, receives)),
+            static_cast<std::uint32_t>(elements * sizeof(T))};
+        return at;
+    }
+    /// Finds what this rank sends to other hosts in a round, and receives from there. False: nothing.
+    COLLS_DEVICE_CALLED static bool has_far_messages(G g, const Schedule& schedule, int round) {
+        block_state& state = g.state();
+        bool some = false;
+        COLLS_ROLLED
+        for (int p = g.index(); p < state.schedule.ports; p += g.size()) {
+            const step mine = step_at(schedule, state.schedule.me, state.self.sizes.ranks, round, p);
+            state.far_to[p] = far_rank(g, mine.send.peer);
+            state.far_from[p] = far_rank(g, mine.recv.peer);
+            state.departures[p] = state.far_to[p] == none ? block_set{} : mine.send.blocks;
+            state.arrivals[p].to = mine.recv.blocks;
+            some = some || state.far_to[p] != none || state.far_from[p] != none;
+        }
+        return g.any(some);
+    }
+    /// Posts what is in the window, and where in the other one messages land.
+    COLLS_DEVICE_CALLED static void post(G g, int channel, int round, std::uint32_t chunk, std::uint64_t value) {
+        block_state& state = g.state();
+        const far_memory& far = state.self.far;
+        const int ports = state.schedule.ports;
+        const std::uint64_t number = posts(g, channel);
+        far_post& post = far.post(channel, number);
+        COLLS_ROLLED
+        for (int i = g.index(); i < 2 * ports; i += g.size()) {
+            const bool receives = i >= ports;
+            const int p = receives ? i - ports : i;
+            (receives ? post.receives : post.sends)[p] = far_message{
+                receives ? state.far_from[p] : state.far_to[p], far_place(g, receives, p), far_blocks(g, receives, p)};
+        }
+        const int all = far_place(g, true, ports);
+        COLLS_ROLLED
+        for (int i = g.index(); i < all; i += g.size()) {
+            int p = 0, at = i;
+            COLLS_ROLLED
+            for (int size; at >= (size = far_blocks(g, true, p)); ++p) at -= size;
+            const slot_info& s = info(g, state.schedule.me, element_of(state.arrivals[p].to, at));
+            list_piece(g, channel, true, i, s, slots::span_of(g, s, channel, chunk).count);
+        }
+        g.any(false);  // the window and the lists are complete
+        if (g.index() != 0) return;
+        post.value = value;
+        post.fingerprint = state.call.fingerprint;
+        post.round = round;
+        post.ports = ports;
+        posts(g, channel) = number + 1;
+        g.release(far.posted(channel), number + 1);
     }
 
     // Data.
@@ -167,7 +266,8 @@ private:
             facts.ports = ports_of(s_, n());
             facts.passes = slots::passes_at_once(facts.ports);
             facts.blocks = divided(call().count, static_cast<std::uint64_t>(call().user_blocks));
-            facts.base = g_.relaxed(static_cast<const std::uint64_t*>(&own.progress[self().rank])) + 1;
+            facts.base =
+                g_.relaxed(static_cast<const std::uint64_t*>(&own.progress[place_of(self(), self().rank)])) + 1;
             facts.entry = static_cast<std::int32_t>(calls & 1);
         }
         failed_ = g_.any(failed_before);
@@ -187,7 +287,7 @@ private:
     /// How many slots this phase goes through.
     COLLS_DEVICE int all() const {
         if (what == collective::barrier) return 0;
-        if (arrives()) return slots::carried(g_, false);
+        if (arrives() || phase_ == phase::post) return slots::carried(g_, phase_ == phase::post);
         return (phase_ == phase::deliver ? slots::delivers(g_) : stages()) ? call().width : 0;
     }
     /// Prepares the next batch of passes in the block's state; false: the call is over, or has failed.
@@ -217,11 +317,21 @@ private:
             return true;
         }
         const bool first = phase_ == phase::stage, move_landed = phase_ == phase::land;
-        if (!first && !move_landed) ++round_;
+        if (phase_ == phase::post)
+            post(g_, channel_, round_, chunk_, value());
+        else if (!first && !move_landed)
+            ++round_;
         const std::uint64_t reached = value() + move_landed;
-        publish(reached);
-        if (first && chunk_ == 0 && !exchange_entries(reached)) return false;
         const bool receives = !move_landed && round_ < rounds();
+        if (phase_ != phase::post) {
+            publish(reached);
+            if (first && chunk_ == 0 && !exchange_entries(reached)) return false;
+            if (receives && self().far.base != nullptr && has_far_messages(g_, s_, round_)) {
+                begin(phase::post);
+                failed_ = g_.any(g_.index() == 0 && !wait_for_window(g_, channel_, round_));
+                return !failed_;
+            }
+        }
         const bool lands = synchronise(receives, move_landed ? round_ : round_ - 1, reached);
         begin(move_landed ? phase::move_landed : !receives ? phase::deliver : lands ? phase::land : phase::receive);
         return !failed_;
@@ -259,7 +369,8 @@ private:
                 }
                 state().receivers[round_ & 1][p] = mine.send.peer;
             }
-            failed = failed || !wait_for_peers(g_, channel_, other_rank(from), other_rank(reader), value, round_);
+            const int near_reader = far_rank(g_, reader) == none ? other_rank(reader) : none;
+            failed = failed || !wait_for_peers(g_, channel_, other_rank(from), near_reader, value, round_);
         }
         failed_ = g_.any(failed);
         return over == overwrites_slots ||
@@ -273,12 +384,13 @@ private:
     COLLS_DEVICE bool is_needed(const slot_info& s) const {
         if (s.data.block == none) return false;
         if (phase_ == phase::stage) return s.in.block != none && s.is_sent != 0;
+        if (phase_ == phase::post) return true;
         return phase_ != phase::deliver || slots::is_to_deliver(g_, s);
     }
     COLLS_DEVICE void describe(int b) {
         memory_pass& o = state().passes[parity_][b];
         o.slot = next_ + b;
-        if (arrives()) slots::set_block(g_, o, false, next_ + b);
+        if (arrives() || phase_ == phase::post) slots::set_block(g_, o, phase_ == phase::post, next_ + b);
         const slot_info& s = info(me(), o.slot);
         o.is_needed = is_needed(s);
         if (o.is_needed == 0) return;
@@ -294,6 +406,7 @@ private:
         o.index = first_element(g_, to, s.parts, span.first);
         o.to = const_cast<std::byte*>(to.base) + o.index * (is_result ? sizeof(D) : sizeof(T));
         o.count = static_cast<std::uint32_t>(span.count);  // a chunk's elements fit 32 bits
+        if (phase_ == phase::post) o.to = list_piece(g_, channel_, false, next_ + b, s, span.count);
         o.ranks = complete ? n() : 0;
         o.is_result = is_result;
         o.folds_own = pulls() && slots::folds_own(g_, s, o.port, round_);
@@ -303,8 +416,16 @@ private:
         int role = me(), slot = o.slot;
         if (pulls() && p != ports()) {
             const arrival& in = state().arrivals[p];
+            const int i = ports() == 1 ? o.at : state().matches[b * ports() + p];
             role = in.peer;
-            slot = element_of(in.from, ports() == 1 ? o.at : state().matches[b * ports() + p]);
+            if (far_rank(g_, role) != none) {
+                state().operands[parity_][b * (ports() + 1) + at] = {
+                    in_window(
+                        g_, channel_, true, posts(g_, channel_) - 1, far_place(g_, true, p) + i, info(me(), slot)),
+                    false};
+                return;
+            }
+            slot = element_of(in.from, i);
         }
         state().operands[parity_][b * (ports() + 1) + at] = source(role, slot, o.skip);
     }

@@ -53,6 +53,12 @@ protected:
         return g.state().call.slots[role * g.state().call.width + slot];
     }
 
+    /// Of a role on this host.
+    COLLS_DEVICE static peer_buffers& buffers_of(G& g, int role) {
+        const rank_handle& self = g.state().self;
+        return g.state().buffers[self.far.base == nullptr ? role : place_of(self, rank_of(g, role))];
+    }
+
     // Locations of slots.
 
     COLLS_DEVICE static extent unit(G& g, const block_part& p, int parts) {
@@ -93,12 +99,12 @@ protected:
     }
     /// From its first receive on, the slot is in the output, where others can read it; else in scratch memory.
     COLLS_DEVICE static bool lives_in_output(G& g, int role, const slot_info& s) {
-        return output_is_readable && s.out.block != none && g.state().buffers[role].out != nullptr;
+        return output_is_readable && s.out.block != none && buffers_of(g, role).out != nullptr;
     }
     /// Can a result be elsewhere than in the output at the end?
     COLLS_DEVICE static bool delivers(G& g) {
         const block_state& state = g.state();
-        return !output_is_readable || state.call.keeps_input != 0 || state.buffers[state.schedule.me].out == nullptr;
+        return !output_is_readable || state.call.keeps_input != 0 || buffers_of(g, state.schedule.me).out == nullptr;
     }
 
     /// Is the result of this rank's slot elsewhere than in the output at the end?

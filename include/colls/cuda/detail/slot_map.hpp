@@ -76,7 +76,7 @@ public:
 
     slot_map build() {
         if (!supports(s_, n_)) refuse("the schedule does not support this group size");
-        if (n_ > max_ranks) refuse("a kernel takes 72 ranks at most");
+        if (n_ > max_ranks_of_hosts) refuse("a kernel takes 1024 ranks at most");
         map_.n = n_;
         map_.rounds = s_.rounds(n_);
         map_.ports = ports_of(s_, n_);

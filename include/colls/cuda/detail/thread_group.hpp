@@ -15,12 +15,14 @@
 // not inlined, for they would make up most of a kernel's size.
 #if defined(__CUDACC__)
 #define COLLS_DEVICE __device__
+#define COLLS_HOST_DEVICE __host__ __device__
 #define COLLS_DEVICE_CALLED __device__ __noinline__
 #define COLLS_CALLED __noinline__
 #define COLLS_UNROLL _Pragma("unroll")
 #define COLLS_ROLLED _Pragma("unroll 1")
 #else
 #define COLLS_DEVICE
+#define COLLS_HOST_DEVICE
 #define COLLS_DEVICE_CALLED
 #define COLLS_CALLED
 #define COLLS_UNROLL

@@ -90,10 +90,28 @@ COLLS_DEVICE_CALLED bool wait_for_peers(G g, int channel, int one, int two, std:
     if (one == none) one = two;
     if (one == none) return true;
     if (two == none) two = one;
-    const std::uint64_t* const progress = channel_of(self, self.rank, channel).progress;
+    const std::uint64_t *const first = progress_of(self, channel, one), *const second = progress_of(self, channel, two);
     backoff<G> pauses;
-    while (!g.reached(progress + one, progress + two, value))
-        if (!pauses.pause(g, channel, g.relaxed(progress + one) < value ? one : two, round)) return false;
+    while (!g.reached(first, second, value))
+        if (!pauses.pause(g, channel, g.relaxed(first) < value ? one : two, round)) return false;
+    return true;
+}
+/// Waits until all messages of the post before the last have left and arrived: the next one may be written where it is.
+/// False: this rank has given up. By one thread.
+template <class G>
+COLLS_DEVICE_CALLED bool wait_for_window(G g, int channel, int round) {
+    const rank_handle& self = g.state().self;
+    const std::uint64_t posts = channel_of(self, self.rank, channel).far_posts;
+    if (posts < 2) return true;
+    const far_post& before = self.far.post(channel, posts);
+    int peer = self.rank;  // one that may be to blame
+    COLLS_ROLLED
+    for (int p = 0; p < before.ports; ++p)
+        if (before.sends[p].peer != none) peer = before.sends[p].peer;
+    const std::uint64_t* const done = self.far.done(channel);
+    backoff<G> pauses;
+    while (!g.reached(done, done, posts - 1))
+        if (!pauses.pause(g, channel, peer, round)) return false;
     return true;
 }
 

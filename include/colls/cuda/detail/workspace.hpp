@@ -10,6 +10,7 @@
 #pragma once
 
 #include <colls/cuda/detail/failure_report.hpp>
+#include <colls/cuda/detail/far_memory.hpp>
 #include <colls/cuda/detail/kernel_call.hpp>
 #include <colls/cuda/detail/thread_group.hpp>
 
@@ -23,13 +24,14 @@ struct entry_record {
 
 /// The state of one channel of a rank.
 struct alignas(128) channel_state {
-    /// How far each rank has come, over all calls, as it writes in the state of every rank: a rank that waits reads its
-    /// own memory.
+    /// How far each rank of this host has come, over all calls, as it writes in the state of every rank there: a rank
+    /// that waits reads its own memory.
     alignas(128) std::uint64_t progress[max_ranks];
     alignas(128) entry_record entries[2];       ///< of this call and of the one before, alternately; read by all ranks
     alignas(128) std::uint32_t schedule_calls;  ///< calls by a schedule so far; picks the entry. Private.
     std::uint32_t eager_calls;                  ///< eager calls so far; the flag in their words. Private.
     std::uint32_t packet_calls;                 ///< calls by packets so far; the flag in their words. Private.
+    std::uint64_t far_posts;                    ///< posts so far: see far_memory.hpp. Private.
 };
 
 /// Sizes of a workspace: the same on all ranks.
@@ -81,7 +83,15 @@ struct rank_handle {
     std::uint32_t region_count = 1;
     failure_report* status = nullptr;
     std::uint64_t timeout_ns = 0;
+    far_memory far;  ///< of ranks on other hosts `workspaces` has the shadow, where nothing but their failures is
 };
+
+COLLS_DEVICE inline bool is_far(const rank_handle& t, int rank) { return t.far.base != nullptr && t.far.is_far(rank); }
+
+/// The number of a rank among those of its host.
+COLLS_DEVICE inline int place_of(const rank_handle& t, int rank) {
+    return t.far.base != nullptr ? t.far.places[rank] : rank;
+}
 
 COLLS_DEVICE inline std::uint32_t* poison_of(const rank_handle& t, int rank) {
     return reinterpret_cast<std::uint32_t*>(t.workspaces[rank]);
@@ -100,6 +110,10 @@ COLLS_DEVICE inline std::uint64_t* eager_slot_of(const rank_handle& t, int to, i
         t.workspaces[to] + l.eager_begin() + static_cast<std::uint64_t>(channel) * l.eager_bytes_of_channel() +
         (std::uint64_t{parity} * static_cast<std::uint64_t>(l.ranks) + static_cast<std::uint64_t>(from)) *
             l.eager_slot_bytes());
+}
+/// Where this rank reads the progress of another.
+COLLS_DEVICE inline const std::uint64_t* progress_of(const rank_handle& t, int channel, int rank) {
+    return is_far(t, rank) ? t.far.arrived(channel, rank) : &channel_of(t, t.rank, channel).progress[place_of(t, rank)];
 }
 COLLS_DEVICE inline std::byte* scratch_of_channel(const rank_handle& t, int rank, int channel) {
     return t.workspaces[rank] + t.sizes.scratch_begin() + static_cast<std::uint64_t>(channel) * t.sizes.scratch_bytes;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <colls/bootstrap.hpp>
+#include <colls/detail/run/apart.hpp>
 #include <colls/detail/run/host_group.hpp>
 #include <colls/detail/run/one_host.hpp>
 #include <colls/detail/run/world.hpp>
@@ -121,5 +122,12 @@ COLLS_INLINE communicator bootstrap(
     detail::exchange_over_store exchange(store, name, rank, size);
     return bootstrap(rank, size, exchange, how);
 }
+
+namespace detail {
+inline const bool bootstrap_is_there =
+    (bootstrap_of_program.store(
+         [](int rank, int size, member_exchange& x) { return bootstrap(rank, size, x); }, std::memory_order_relaxed),
+        true);
+}  // namespace detail
 
 }  // namespace colls::inline v1

@@ -1,0 +1,17 @@
+// How a part of the library that has threads of its own forms groups for them: on connections that no other thread
+// uses.
+// IWYU pragma: private
+#pragma once
+
+#include <colls/bootstrap/member_exchange.hpp>
+#include <colls/communicator.hpp>
+
+#include <atomic>
+
+namespace colls::inline v1::detail {
+
+/// bootstrap(), in programs that have it: those that include world.hpp or bootstrap.hpp, or link the library.
+using group_maker = communicator (*)(int rank, int size, member_exchange&);
+inline constinit std::atomic<group_maker> bootstrap_of_program{nullptr};
+
+}  // namespace colls::inline v1::detail

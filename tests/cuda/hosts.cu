@@ -1,0 +1,340 @@
+// A group of GPUs on several hosts: a process a rank, started as for world(), with COLLS_HOST naming the hosts.
+//     hosts [SEED]               collectives by several families against a serial reference: counts that do not divide,
+//                                operators that do not commute, small floats, in place, epilogues, groups of parts
+//     hosts replay [TIMES]       a graph of two calls, replayed
+//     hosts killed RANK [MS]     rank RANK kills itself after so many milliseconds; the others must hear whose death it
+//     was hosts other                rank 0 makes another call than the rest; hosts late: rank 0 makes none
+#include <colls/colls.hpp>
+#include <colls/schedules.hpp>
+#include <colls/testing/detail/call_shape.hpp>
+#include <colls/transports/cuda.hpp>
+#include <colls/world.hpp>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using colls::collective;
+using colls::cuda::detail::check;
+using colls::detail::testing::call_shape;
+using word = std::uint64_t;
+
+int wrong = 0;
+
+std::uint64_t mixed(std::uint64_t x) {
+    x = (x ^ x >> 31) * 0x9e3779b97f4a7c15ull;
+    return x ^ x >> 29;
+}
+
+/// Maps x -> a x + b modulo 2^32: composing them is associative and does not commute.
+struct compose_maps {
+    __host__ __device__ word operator()(const word& x, const word& y) const {
+        const word xa = x >> 32, xb = x & 0xffffffffu, ya = y >> 32, yb = y & 0xffffffffu;
+        return (xa * ya & 0xffffffffu) << 32 | ((xa * yb + xb) & 0xffffffffu);
+    }
+};
+struct add_place {
+    __device__ word operator()(word x, std::size_t i) const { return x + 3 * i; }
+};
+
+/// A buffer in memory of the group between guards, at any offset from 16 bytes.
+class buffer {
+public:
+    buffer(colls::cuda::communicator& gpu, std::size_t count, std::size_t offset, cudaStream_t stream)
+        : count_(count),
+          first_(guard + offset),
+          host_(count + 2 * guard + 2, filler),
+          memory_(gpu.allocate<word>(host_.size())),
+          stream_(stream) {}
+    word& operator[](std::size_t i) { return host_[first_ + i]; }
+    std::span<word> on_device() { return {memory_.data() + first_, count_}; }
+    void upload() { copy(memory_.data(), host_.data()); }
+    void download() { copy(host_.data(), memory_.data()); }
+    bool intact() const {
+        for (std::size_t i = 0; i < host_.size(); ++i)
+            if ((i < first_ || i >= first_ + count_) && host_[i] != filler) return false;
+        return true;
+    }
+    static constexpr word filler = 0x7171717171717171ull;
+
+private:
+    void copy(void* to, const void* from) {
+        check(cudaMemcpyAsync(to, from, host_.size() * sizeof(word), cudaMemcpyDefault, stream_), "cudaMemcpyAsync");
+    }
+    static constexpr std::size_t guard = 16;
+    std::size_t count_, first_;
+    std::vector<word> host_;
+    colls::cuda::memory<word> memory_;
+    cudaStream_t stream_;
+};
+
+class checker {
+public:
+    checker(colls::cuda::communicator& gpu, cudaStream_t stream, word seed) : gpu_(gpu), stream_(stream), seed_(seed) {}
+
+    /// One call of a family: `call(in, out, shape)` makes it.
+    template <class Op, class Call>
+    void run(const char* name, call_shape s, const Op& op, bool in_place, word more, const Call& call) {
+        s.n = gpu_.size();
+        const int me = gpu_.rank();
+        const word seed = mixed(seed_ ^ static_cast<word>(++calls_));
+        const auto input = [&](int r, std::size_t i) {
+            return mixed(seed + (static_cast<word>(r) << 40) + i) | word{1} << 32;
+        };
+        const std::size_t ins = s.in_count(me), outs = s.out_count(me);
+        buffer in(gpu_, ins, mixed(seed + static_cast<word>(me)) % 2, stream_), out(gpu_, outs, seed % 2, stream_);
+        buffer& to = in_place ? in : out;
+        for (std::size_t i = 0; i < ins; ++i) in[i] = input(me, i);
+        if (s.collective == collective::broadcast && me == s.root)
+            for (std::size_t i = 0; i < outs; ++i) out[i] = input(me, i);
+        in.upload(), out.upload();
+        call(in, to, s);
+        in.download(), out.download();
+        check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+        gpu_.check();
+        for (std::size_t i = 0; i < outs; ++i) {
+            const auto [first, last, at, count] = s.source_of(me, i);
+            word want = first == last ? buffer::filler : input(first, at);
+            for (int r = first + 1; r < last; ++r) want = op(want, input(r, at));
+            if (first != last) want += more * i;
+            if (to[i] == want) continue;
+            std::printf("rank %d: %s: element %zu of %zu is %llx, not %llx\n", me, name, i, outs,
+                static_cast<unsigned long long>(to[i]), static_cast<unsigned long long>(want));
+            ++wrong;
+            break;
+        }
+        for (std::size_t i = 0; i < ins && !in_place; ++i)
+            if (in[i] != input(me, i)) {
+                std::printf("rank %d: %s: its input has changed\n", me, name);
+                ++wrong;
+                break;
+            }
+        if (!in.intact() || !out.intact()) {
+            std::printf("rank %d: %s: memory beside a buffer has changed\n", me, name);
+            ++wrong;
+        }
+    }
+    int calls() const { return calls_; }
+
+private:
+    colls::cuda::communicator& gpu_;
+    cudaStream_t stream_;
+    const word seed_;
+    int calls_ = 0;
+};
+
+std::vector<std::size_t> balanced(std::size_t count, int n) {
+    const auto parts = static_cast<std::size_t>(n);
+    std::vector<std::size_t> all(parts, count / parts);
+    for (std::size_t r = 0; r < count % parts; ++r) ++all[r];
+    return all;
+}
+
+void differential(colls::cuda::communicator& gpu, cudaStream_t stream, word seed) {
+    namespace cuda = colls::cuda;
+    checker c(gpu, stream, seed);
+    const int n = gpu.size();
+    using two_levels = colls::hierarchical<colls::direct, colls::ring>;
+    const auto add = [](word a, word b) { return a + b; };
+    for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{97}, std::size_t{5003}}) {
+        const std::vector<std::size_t> blocks = balanced(count, n);
+        std::vector<std::size_t> odd(static_cast<std::size_t>(n));
+        std::size_t all_odd = 0;
+        for (int r = 0; r < n; ++r)
+            all_odd += odd[static_cast<std::size_t>(r)] = mixed(count + static_cast<word>(r)) % (count + 1);
+        const int root = static_cast<int>(count % static_cast<std::size_t>(n));
+        c.run("all_reduce by two levels", {collective::all_reduce, n, 0, blocks}, add, false, 0,
+            [&](auto& in, auto& out, auto&) {
+                cuda::all_reduce<two_levels>(gpu, in.on_device(), out.on_device(), colls::sum, stream);
+            });
+        c.run("all_reduce by two levels, in place", {collective::all_reduce, n, 0, blocks}, add, true, 0,
+            [&](auto& in, auto&, auto&) { cuda::all_reduce<two_levels>(gpu, in.on_device(), colls::sum, stream); });
+        c.run("all_reduce, chosen", {collective::all_reduce, n, 0, blocks}, add, false, 0,
+            [&](auto& in, auto& out, auto&) {
+                cuda::all_reduce<colls::automatic>(gpu, in.on_device(), out.on_device(), colls::sum, stream);
+            });
+        c.run("all_reduce in order", {collective::all_reduce, n, 0, blocks}, compose_maps{}, false, 0,
+            [&](auto& in, auto& out, auto&) {
+                cuda::all_reduce<colls::automatic>(gpu, in.on_device(), out.on_device(), compose_maps{}, stream);
+            });
+        c.run("reduce, with an epilogue", {collective::reduce, n, root, blocks}, add, false, 3,
+            [&](auto& in, auto& out, auto&) {
+                cuda::reduce<colls::tree<2>>(
+                    gpu, in.on_device(), out.on_device(), colls::sum, root, stream, add_place{});
+            });
+        c.run("broadcast", {collective::broadcast, n, root, blocks}, add, false, 0,
+            [&](auto&, auto& out, auto&) { cuda::broadcast<colls::tree<2>>(gpu, out.on_device(), root, stream); });
+        c.run("all_gather", {collective::all_gather, n, 0, blocks}, add, false, 0, [&](auto& in, auto& out, auto&) {
+            cuda::all_gather<colls::ring>(gpu, in.on_device(), out.on_device(), stream);
+        });
+        c.run("all_gather_v", {collective::all_gather, n, 0, odd}, add, false, 0,
+            [&](auto& in, auto& out, auto&) { cuda::all_gather_v(gpu, in.on_device(), out.on_device(), odd, stream); });
+        c.run("reduce_scatter_v", {collective::reduce_scatter, n, 0, odd}, add, false, 0,
+            [&](auto& in, auto& out, auto&) {
+                cuda::reduce_scatter_v<colls::ring>(gpu, in.on_device(), out.on_device(), odd, colls::sum, stream);
+            });
+        c.run("all_to_all",
+            {collective::all_to_all, n, 0, std::vector<std::size_t>(static_cast<std::size_t>(n * n), count / 16)}, add,
+            false, 0, [&](auto& in, auto& out, auto&) {
+                cuda::all_to_all<colls::bruck<2>>(gpu, in.on_device(), out.on_device(), stream);
+            });
+        c.run("exclusive_scan", {collective::exclusive_scan, n, 0, blocks}, add, false, 0,
+            [&](auto& in, auto& out, auto&) {
+                cuda::exclusive_scan<colls::recursive_doubling>(
+                    gpu, in.on_device(), out.on_device(), colls::sum, stream);
+            });
+        cuda::barrier<colls::recursive_doubling>(gpu, stream);
+    }
+    // Small floats are folded in float, in whatever order.
+    const std::size_t count = 999;
+    auto halves = gpu.allocate<colls::bfloat16>(count);
+    std::vector<colls::bfloat16> host(count);
+    for (std::size_t i = 0; i < count; ++i)
+        host[i] = colls::bfloat16(static_cast<float>(i % 8 + static_cast<std::size_t>(gpu.rank())));
+    check(cudaMemcpyAsync(halves.data(), host.data(), count * 2, cudaMemcpyDefault, stream), "cudaMemcpyAsync");
+    cuda::all_reduce<two_levels>(gpu, halves, colls::sum, stream);
+    check(cudaMemcpyAsync(host.data(), halves.data(), count * 2, cudaMemcpyDefault, stream), "cudaMemcpyAsync");
+    check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    for (std::size_t i = 0; i < count; ++i)
+        wrong += float(host[i]) !=
+                 static_cast<float>(static_cast<std::size_t>(n) * (i % 8) + static_cast<std::size_t>(n * (n - 1) / 2));
+    if (gpu.rank() == 0) std::printf("%d ranks: %d calls, %d wrong\n", n, c.calls(), wrong);
+}
+
+void replay(colls::cuda::communicator& gpu, cudaStream_t stream, int times) {
+    namespace cuda = colls::cuda;
+    const std::size_t count = 3001;
+    auto sums = gpu.allocate<word>(count);
+    auto blocks = gpu.allocate<word>(balanced(count, gpu.size())[static_cast<std::size_t>(gpu.rank())]);
+    const auto calls = [&] {
+        cuda::reduce_scatter<colls::ring>(gpu, sums, blocks, colls::sum, stream);
+        cuda::all_gather<colls::ring>(gpu, blocks, sums, stream);
+    };
+    const auto fill = [&](word x) {
+        const std::vector<word> host(count, x);
+        check(cudaMemcpyAsync(sums.data(), host.data(), count * sizeof(word), cudaMemcpyDefault, stream),
+            "cudaMemcpyAsync");
+        check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    };
+    fill(0);
+    calls();
+    cudaGraph_t graph;
+    cudaGraphExec_t ready;
+    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    calls();
+    check(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
+    check(cudaGraphInstantiate(&ready, graph, 0), "cudaGraphInstantiate");
+    fill(1);
+    word want = 1;
+    for (int i = 0; i < times; ++i) {
+        check(cudaGraphLaunch(ready, stream), "cudaGraphLaunch");
+        want *= static_cast<word>(gpu.size());
+    }
+    std::vector<word> host(count);
+    check(
+        cudaMemcpyAsync(host.data(), sums.data(), count * sizeof(word), cudaMemcpyDefault, stream), "cudaMemcpyAsync");
+    check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    gpu.check();
+    for (const word x : host) wrong += x != want;
+    if (gpu.rank() == 0) std::printf("%d ranks: %d replays, %d elements wrong\n", gpu.size(), times, wrong);
+    check(cudaGraphExecDestroy(ready), "cudaGraphExecDestroy");
+    check(cudaGraphDestroy(graph), "cudaGraphDestroy");
+}
+
+/// Calls until it fails; the error must name that rank, if it is one. 0: it did.
+template <class Call>
+int expect(colls::cuda::communicator& gpu, int guilty, colls::errc one, colls::errc other, const Call& call) {
+    try {
+        for (int i = 0;; ++i) call(i);
+    } catch (const colls::error& e) {
+        std::printf("rank %d: %s\n", gpu.rank(), e.what());
+        const bool names = guilty == colls::none || e.peer() == guilty ||
+                           std::string(e.what()).find("rank " + std::to_string(guilty)) != std::string::npos;
+        return names && (e.code() == one || e.code() == other) ? 0 : 1;
+    }
+}
+
+int run(const std::string& mode, int a, int b) {
+    colls::communicator world = colls::world();
+    int devices = 0;
+    check(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
+    const int device = colls::read_launch().local_rank % devices;
+    check(cudaSetDevice(device), "cudaSetDevice");
+    cudaStream_t stream;
+    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    // Little memory, so that calls take many chunks.
+    colls::cuda::options o;
+    o.channels = 2;
+    o.chunk_bytes = 4 << 10;
+    o.far_bytes = 64 << 10;
+    o.arena_bytes = 4 << 20;
+    o.share_devices = true;
+    if (mode == "late") o.timeout = 2;
+    colls::cuda::communicator gpu(world, device, o);
+    auto x = gpu.allocate<word>(20'000);
+    const auto sum = [&](int) {
+        colls::cuda::all_reduce<colls::ring>(gpu, x, colls::sum, stream);
+        check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+        gpu.check();
+    };
+    using enum colls::errc;
+    int result = 0;
+    if (mode == "replay") {
+        replay(gpu, stream, a);
+        result = wrong != 0;
+    } else if (mode == "killed") {
+        if (world.rank() == a)
+            std::thread([b] {
+                std::this_thread::sleep_for(std::chrono::milliseconds(b));
+                kill(getpid(), SIGKILL);
+            }).detach();
+        result = expect(gpu, a, peer_failed, peer_failed, sum);
+    } else if (mode == "other") {
+        // Each of the ranks whose calls differ names another one, and the rest hear of either.
+        result = expect(gpu, world.rank() == 1 ? 0 : colls::none, mismatch, mismatch, [&](int i) {
+            if (i == 3 && world.rank() == 0)
+                colls::cuda::all_reduce<colls::ring>(gpu, x, colls::max, stream);
+            else
+                sum(i);
+        });
+    } else if (mode == "late") {
+        if (world.rank() != 0)
+            result = expect(gpu, 0, timeout, peer_failed, sum);
+        else
+            std::this_thread::sleep_for(std::chrono::seconds(4));
+    } else {
+        // Two groups in turn, and a part of one: by rows of the hosts' ranks.
+        differential(gpu, stream, static_cast<word>(a));
+        colls::communicator part = world.split(world.rank() % 2, world.rank());
+        colls::cuda::communicator some(part, device, o);
+        differential(some, stream, static_cast<word>(a) + 1);
+        differential(gpu, stream, static_cast<word>(a) + 2);
+        result = wrong != 0;
+    }
+    check(cudaStreamDestroy(stream), "cudaStreamDestroy");
+    return result;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    setvbuf(stdout, nullptr, _IOLBF, 0);
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0)
+        return std::printf("left out: there is no GPU\n"), 77;
+    const std::string mode = argc > 1 && std::strtol(argv[1], nullptr, 0) == 0 ? argv[1] : "";
+    const char* const first = mode.empty() ? (argc > 1 ? argv[1] : "1") : (argc > 2 ? argv[2] : "100");
+    try {
+        return run(mode, std::atoi(first), argc > 3 ? std::atoi(argv[3]) : 300);
+    } catch (const std::exception& e) {
+        return std::fprintf(stderr, "%s\n", e.what()), 1;
+    }
+}
