@@ -5,8 +5,10 @@
 
 namespace colls::inline v1::cuda {
 
-/// The most ranks of a group within a host, and of one on several hosts.
-inline constexpr int max_ranks = 72, max_ranks_of_hosts = 1024;
+/// The most ranks of a group on one host.
+inline constexpr int max_ranks = 72;
+/// The most ranks of a group on several hosts, of which one has at most max_ranks.
+inline constexpr int max_ranks_of_hosts = 1024;
 
 /// How a call moves its data. Results are the same bits by `packets` and `pulled`.
 ///   eager      each rank writes to every other rank what that one needs, whatever the schedule: one hop
