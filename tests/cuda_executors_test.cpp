@@ -447,6 +447,44 @@ TEST_CASE("kernel executors: between hosts every schedule gives the results of t
     }
 }
 
+TEST_CASE(
+    "kernel executors: hierarchies of hosts of different sizes, some of whose slots stand for no block", "[cuda]") {
+    for (const std::vector<int>& hosts : {std::vector<int>{0, 0, 1, 2, 2, 2}, {0, 1, 0, 1, 0}, {0, 1, 1, 1}}) {
+        const int n = static_cast<int>(hosts.size());
+        INFO("n " << n);
+        const colls::host_hierarchy<colls::circulant<>> family{colls::host_map(hosts)};
+        std::vector<support::row> rows;
+        const auto add = [&]<collective c>(std::integral_constant<collective, c>) {
+            if constexpr (colls::provides<colls::host_hierarchy<colls::circulant<>>, c>)
+                rows.push_back({"by hosts", c, colls::any_schedule(colls::schedule_of<c>(family))});
+            else
+                rows.push_back({"by hosts", c,
+                    colls::any_schedule(
+                        colls::schedule_of<c>(colls::host_hierarchy<colls::tree<2>>{colls::host_map(hosts)}))});
+        };
+        add(std::integral_constant<collective, collective::broadcast>());
+        add(std::integral_constant<collective, collective::scatter>());
+        add(std::integral_constant<collective, collective::gather>());
+        add(std::integral_constant<collective, collective::all_gather>());
+        add(std::integral_constant<collective, collective::reduce>());
+        add(std::integral_constant<collective, collective::reduce_scatter>());
+        add(std::integral_constant<collective, collective::all_reduce>());
+        constexpr int channels = 2;
+        random_source random(static_cast<std::uint64_t>(n + 70));
+        std::deque<std::atomic<std::uint64_t>> sent;
+        host_ranks group(n, channels, 1, eager_bytes, scratch_bytes);
+        group.spread(hosts, 1 << 16, by_queues(n, channels, sent));
+        std::deque<job> jobs;
+        for (int time = 0; time < 6; ++time)
+            for (const support::row& r : rows) {
+                jobs.push_back(drawn(random, static_cast<collective>(r.collective), &r, n, channels));
+                prepare(jobs.back(), random, group.sizes(), random.one_in(2));
+            }
+        run_and_check(group, jobs);
+        group.part();
+    }
+}
+
 TEST_CASE("kernel executors: each byte of a hierarchy crosses the network once for a host", "[cuda]") {
     struct shape {
         int hosts, each;

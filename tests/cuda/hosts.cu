@@ -161,6 +161,10 @@ void differential(colls::cuda::communicator& gpu, cudaStream_t stream, word seed
             [&](auto& in, auto& out, auto&) {
                 cuda::all_reduce<colls::automatic>(gpu, in.on_device(), out.on_device(), colls::sum, stream);
             });
+        c.run("reduce_scatter, chosen", {collective::reduce_scatter, n, 0, blocks}, add, false, 0,
+            [&](auto& in, auto& out, auto&) {
+                cuda::reduce_scatter<colls::automatic>(gpu, in.on_device(), out.on_device(), colls::sum, stream);
+            });
         c.run("all_reduce in order", {collective::all_reduce, n, 0, blocks}, compose_maps{}, false, 0,
             [&](auto& in, auto& out, auto&) {
                 cuda::all_reduce<colls::automatic>(gpu, in.on_device(), out.on_device(), compose_maps{}, stream);
@@ -171,7 +175,7 @@ void differential(colls::cuda::communicator& gpu, cudaStream_t stream, word seed
                     gpu, in.on_device(), out.on_device(), colls::sum, root, stream, add_place{});
             });
         c.run("broadcast", {collective::broadcast, n, root, blocks}, add, false, 0,
-            [&](auto&, auto& out, auto&) { cuda::broadcast<colls::tree<2>>(gpu, out.on_device(), root, stream); });
+            [&](auto&, auto& out, auto&) { cuda::broadcast<colls::automatic>(gpu, out.on_device(), root, stream); });
         c.run("all_gather", {collective::all_gather, n, 0, blocks}, add, false, 0, [&](auto& in, auto& out, auto&) {
             cuda::all_gather<colls::ring>(gpu, in.on_device(), out.on_device(), stream);
         });

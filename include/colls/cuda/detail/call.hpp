@@ -10,6 +10,8 @@
 #include <colls/schedules/circulant.hpp>
 #include <colls/schedules/direct.hpp>
 #include <colls/schedules/hierarchical.hpp>
+#include <colls/schedules/host_hierarchy.hpp>
+#include <colls/schedules/tree.hpp>
 
 #include <iterator>
 #include <type_traits>
@@ -93,12 +95,15 @@ void launch_or_tell(local_ranks& ranks, const Launch& launch) {
     }
 }
 
-/// The family S as a group takes it: a hierarchy without a size of its own takes that of the group's hosts.
+/// The family S as a group takes it: a hierarchy without hosts of its own takes those of the group. `in_kernel`: as a
+/// kernel reaches their map.
 template <class S>
-S family_for(const local_ranks& ranks) {
+S family_for(const local_ranks& ranks, bool in_kernel) {
     S s{};
     if constexpr (requires { s.node = 1; })
         if (s.node == 0) s.node = ranks.ranks_per_host();
+    if constexpr (requires(host_map& map) { map = s.hosts; })
+        if (!s.hosts.known()) s.hosts = ranks.hosts(in_kernel);
     return s;
 }
 
@@ -119,29 +124,41 @@ void make_call_by(Comm& comm, In& in, Out& out, const Op& op, int root, const Ep
             "in a kernel; take direct or one_shot, or mark the operator with colls::commutative(op)");
     launch_or_tell(comm.context(), [&](local_ranks& ranks) {
         launch_collective<schedule_for<S, C>, T, D>(ranks, buffers_of<Comm>(in, out), root,
-            schedule_of<C>(family_for<S>(ranks)), op, epilogue, stream_of(stream), offsets_of(counts));
+            schedule_of<C>(family_for<S>(ranks, false)), schedule_of<C>(family_for<S>(ranks, true)), op, epilogue,
+            stream_of(stream), offsets_of(counts));
     });
 }
 
-/// What `automatic` takes between hosts: within each by direct, among them by circulant.
-using by_hosts = hierarchical<direct, circulant<>>;
+/// What `automatic` takes on several hosts: the first of these that has the collective, directly within each host. The
+/// last one needs hosts of equally many consecutive ranks.
+using by_hosts = host_hierarchy<circulant<>>;
+using rooted_by_hosts = host_hierarchy<tree<2>>;
+using by_equal_hosts = hierarchical<direct, direct>;
+/// Whether S has the collective, and folds in an order that is right for the operator.
+template <collective C, class S, class T, class Op>
+constexpr bool suits() {
+    if constexpr (provides<S, C> && reduces(C))
+        return order_is_right<schedule_for<S, C>, T, Op>;
+    else
+        return provides<S, C>;
+}
 
 template <collective C, class S, class Comm, class In, class Out, class Op, class Epilogue, class Stream,
     class Counts = balanced_blocks>
 void make_call(Comm& comm, In& in, Out& out, const Op& op, int root, const Epilogue& epilogue, const Stream& stream,
     const Counts& counts = {}) {
     if constexpr (std::is_same_v<S, automatic>) {
-        // Where several hosts have equally many ranks, and operands may be folded in the order of any schedule.
         using T = std::remove_const_t<element_t<Comm, In>>;
-        constexpr bool is_right = [] {
-            if constexpr (provides<by_hosts, C> && reduces(C))
-                return order_is_right<schedule_for<by_hosts, C>, T, Op>;
-            else
-                return provides<by_hosts, C>;
-        }();
-        if constexpr (is_right)
-            if (comm.context().ranks_per_host() > 1)
+        if constexpr (suits<C, by_hosts, T, Op>()) {
+            if (comm.context().hosts(false).largest() > 1)
                 return make_call<C, by_hosts>(comm, in, out, op, root, epilogue, stream, counts);
+        } else if constexpr (suits<C, rooted_by_hosts, T, Op>()) {
+            if (comm.context().hosts(false).largest() > 1)
+                return make_call<C, rooted_by_hosts>(comm, in, out, op, root, epilogue, stream, counts);
+        } else if constexpr (suits<C, by_equal_hosts, T, Op>()) {
+            if (comm.context().ranks_per_host() > 1)
+                return make_call<C, by_equal_hosts>(comm, in, out, op, root, epilogue, stream, counts);
+        }
         return make_call<C, direct>(comm, in, out, op, root, epilogue, stream, counts);
     } else {
         make_call_by<C, S>(comm, in, out, op, root, epilogue, stream, counts);
@@ -154,8 +171,10 @@ void make_barrier(Comm& comm, const Stream& stream) {
     using F = std::conditional_t<std::is_same_v<S, automatic>, direct, S>;
     launch_or_tell(comm.context(), [&](local_ranks& ranks) {
         launch_collective<schedule_for<F, collective::barrier>, char, char>(ranks,
-            std::vector<rank_buffers>(ranks.ranks().size()), 0, schedule_of<collective::barrier>(family_for<F>(ranks)),
-            no_operator{}, no_epilogue{}, stream_of(stream), {});
+            std::vector<rank_buffers>(ranks.ranks().size()), 0,
+            schedule_of<collective::barrier>(family_for<F>(ranks, false)),
+            schedule_of<collective::barrier>(family_for<F>(ranks, true)), no_operator{}, no_epilogue{},
+            stream_of(stream), {});
     });
 }
 

@@ -339,6 +339,7 @@ private:
 
     void make_far(int channels) {
         std::vector<std::uint8_t> places;
+        std::vector<int> host_of;
         int first = 0, each = n_, here = 0;
         while (first < n_ && of(first).host == of(0).host) ++first;
         for (int r = 0; r < n_; ++r) {
@@ -348,13 +349,16 @@ private:
                     (error_text() << "more than " << max_ranks << " ranks are on the host of rank " << rank_).text(),
                     rank_);
             places.push_back(near ? static_cast<std::uint8_t>(here++) : far_memory::elsewhere);
+            int q = 0;  // the lowest rank of its host
+            while (of(q).host != of(r).host) ++q;
+            host_of.push_back(q);
             if (n_ % first != 0 || (r > 0 && (of(r).host != of(r - 1).host) != begins)) each = 0;
         }
         if (each != 0) each = first;
         const std::uint64_t window = (std::max<std::uint64_t>(o_.far_bytes, 4096) + 127) / 128 * 128;
         auto f = std::make_unique<far_group>(device_, std::move(places), far_layout{n_, channels, window, 1024});
         far_ = f.get();
-        joined_.ranks->set_far(std::move(f), each);
+        joined_.ranks->set_far(std::move(f), host_of, each);
     }
     /// Connects the proxies. Every rank has a step that may fail, and exchanges of its own in between.
     void reach_other_hosts() {

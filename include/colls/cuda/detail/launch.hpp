@@ -118,11 +118,12 @@ inline std::uint64_t chunk_for_windows(const local_ranks& ranks, const slot_map&
 }
 
 /// Checks and launches a call of all local ranks. `all`: their buffers, in the order of ranks.ranks(). `offsets`: where
-/// user blocks begin (n + 1 entries); empty: they are balanced. Throws invalid_argument, unsupported, wrong_schedule,
-/// peer_failed, std::bad_alloc.
+/// user blocks begin (n + 1 entries); empty: they are balanced. `in_kernel`: the schedule, with tables in device
+/// memory. Throws invalid_argument, unsupported, wrong_schedule, peer_failed, std::bad_alloc.
 template <class Schedule, class T, class D, class Op, class Epilogue>
 void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all, int root, const Schedule& s,
-    const Op& op, const Epilogue& epilogue, cudaStream_t stream, const std::vector<std::uint64_t>& offsets) {
+    const Schedule& in_kernel, const Op& op, const Epilogue& epilogue, cudaStream_t stream,
+    const std::vector<std::uint64_t>& offsets) {
     constexpr collective what = implemented_by<Schedule>;
     static_assert(std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T>,
         "colls: elements must be trivially copyable, and default constructible");
@@ -227,7 +228,7 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
     c.width = m.map.width;
     c.keeps_input = m.map.keeps_input;
     c.user_blocks = m.map.blocks;
-    Schedule value = s;
+    Schedule value = in_kernel;
     void* arguments[] = {&a, &value};
 
     // Packets: if all that a channel receives in the call has room at once.

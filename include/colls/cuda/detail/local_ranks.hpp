@@ -11,6 +11,7 @@
 #include <colls/cuda/detail/residency.hpp>
 #include <colls/cuda/options.hpp>
 #include <colls/detail/support/environment.hpp>
+#include <colls/extend/host_map.hpp>
 
 #include <atomic>
 #include <cstdio>
@@ -95,13 +96,26 @@ public:
     const multicast_window& multicast() const { return multicast_; }
 
     /// Some ranks are on other hosts: before `connect`. Its proxy starts when the others may send.
-    /// `each`: ranks of each host, where they are equally many and consecutive; else 0.
-    void set_far(std::unique_ptr<far_group> f, int each) {
+    /// `host_of`: a number for each rank, equal for those of a host. `each`: ranks of each host, where they are equally
+    /// many and consecutive; else 0.
+    void set_far(std::unique_ptr<far_group> f, const std::vector<int>& host_of, int each) {
+        hosts_ = host_map(host_of);
+        v1::detail::host_table t = *hosts_.table();
+        const auto copied = [&](const int* from, int count) {
+            return tables_.copy(std::vector<int>(from, from + count));
+        };
+        t.first = copied(t.first, t.hosts + 1);
+        t.host_of = copied(t.host_of, n_);
+        t.place_of = copied(t.place_of, n_);
+        t.members = copied(t.members, n_);
+        hosts_in_kernels_ = host_map(*tables_.copy(std::vector<v1::detail::host_table>{t}));
         sizes_.eager_bytes = sizes_.packet_bytes = 0;  // calls go by schedules
         far_ = std::move(f);
         ranks_per_host_ = each;
     }
     int ranks_per_host() const { return ranks_per_host_; }
+    /// Not known where all ranks are on one host. The map for kernels is for them alone.
+    host_map hosts(bool in_kernels) const { return in_kernels ? hosts_in_kernels_ : hosts_; }
     far_group* far() const { return far_.get(); }
     /// Has a local rank given up? For the proxy.
     bool has_failed(proxy::notice& n) const {
@@ -370,6 +384,7 @@ private:
     char order_text_[workspace_layout::text_bytes] = {};
     bool has_refused_ = false;
     int ranks_per_host_ = 0;
+    host_map hosts_, hosts_in_kernels_;
     std::unique_ptr<far_group> far_;  // the last member: its thread uses the others
 };
 

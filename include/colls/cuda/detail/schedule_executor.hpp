@@ -168,15 +168,18 @@ private:
         const rank_handle& self = g.state().self;
         return channel_of(self, self.rank, channel).far_posts;
     }
-    /// Lists the data there as a piece of the post's message. Returns where they are.
+    /// Lists a slot's data of a chunk as a piece of the post's message. Returns where in the window they are; null
+    /// where the slot stands for no block.
     COLLS_DEVICE_CALLED static std::byte* list_piece(
-        G g, int channel, bool receives, int place, const slot_info& s, std::uint64_t elements) {
+        G g, int channel, std::uint32_t chunk, bool receives, int place, const slot_info& s) {
         const far_memory& far = g.state().self.far;
         const std::uint64_t number = posts(g, channel);
+        far_piece& piece = far.pieces(channel, number, receives)[place];
+        piece = {};
+        if (s.data.block == none) return nullptr;
         std::byte* const at = in_window(g, channel, receives, number, place, s);
-        far.pieces(channel, number, receives)[place] = {
-            static_cast<std::uint32_t>(at - far.window(channel, number, receives)),
-            static_cast<std::uint32_t>(elements * sizeof(T))};
+        piece = {static_cast<std::uint32_t>(at - far.window(channel, number, receives)),
+            static_cast<std::uint32_t>(slots::span_of(g, s, channel, chunk).count * sizeof(T))};
         return at;
     }
     /// Finds what this rank sends to other hosts in a round, and receives from there. False: nothing.
@@ -215,7 +218,7 @@ private:
             COLLS_ROLLED
             for (int size; at >= (size = far_blocks(g, true, p)); ++p) at -= size;
             const slot_info& s = info(g, state.schedule.me, element_of(state.arrivals[p].to, at));
-            list_piece(g, channel, true, i, s, slots::span_of(g, s, channel, chunk).count);
+            list_piece(g, channel, chunk, true, i, s);
         }
         g.any(false);  // the window and the lists are complete
         if (g.index() != 0) return;
@@ -393,6 +396,8 @@ private:
         if (arrives() || phase_ == phase::post) slots::set_block(g_, o, phase_ == phase::post, next_ + b);
         const slot_info& s = info(me(), o.slot);
         o.is_needed = is_needed(s);
+        std::byte* in_post = nullptr;
+        if (phase_ == phase::post) in_post = list_piece(g_, channel_, chunk_, false, next_ + b, s);
         if (o.is_needed == 0) return;
         const bool lands = phase_ == phase::land,
                    is_result = phase_ == phase::deliver || (arrives() && !lands && s.result_round == round_);
@@ -406,7 +411,7 @@ private:
         o.index = first_element(g_, to, s.parts, span.first);
         o.to = const_cast<std::byte*>(to.base) + o.index * (is_result ? sizeof(D) : sizeof(T));
         o.count = static_cast<std::uint32_t>(span.count);  // a chunk's elements fit 32 bits
-        if (phase_ == phase::post) o.to = list_piece(g_, channel_, false, next_ + b, s, span.count);
+        if (phase_ == phase::post) o.to = in_post;
         o.ranks = complete ? n() : 0;
         o.is_result = is_result;
         o.folds_own = pulls() && slots::folds_own(g_, s, o.port, round_);
