@@ -627,7 +627,7 @@ class Translator:
         m = re.match(r"call(?:\.uni)?\s*(?:\(([^)]*)\)\s*,)?\s*([$\w]+)\s*(?:,\s*\(([^)]*)\))?$", i.text)
         if not m or m.group(2) not in self.functions:
             raise PtxError(i.line, f"this call is not known: {i.text}")
-        names = [n.strip() for part in (m.group(1), m.group(3)) if part for n in part.split(",")]
+        names = [n.strip() for part in (m.group(1), m.group(3)) if part for n in part.split(",") if n.strip()]
         arguments = "".join(", " + cpp_name(n) for n in names)
         return f"f_{m.group(2)}(t{arguments});"
 
