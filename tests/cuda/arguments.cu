@@ -112,7 +112,7 @@ int main() {
     refused(errc::wrong_schedule, "a ring that ends too early", [] { proven_slot_map(cut_ring{}, 5); });
     refused(errc::wrong_schedule, "a send without a receive", [] { proven_slot_map(lone_sender{}, 3); });
     refused(errc::wrong_schedule, "a receive without a send", [] { proven_slot_map(lone_receiver{}, 3); });
-    refused(errc::unsupported, "73 ranks", [] { proven_slot_map(colls::ring::reduce_scatter{}, 73); });
+    refused(errc::unsupported, "1025 ranks", [] { proven_slot_map(colls::ring::reduce_scatter{}, 1025); });
     int devices = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
         refused(errc::unsupported, "ranks without a device", [] { colls::cuda::virtual_ranks(2); });

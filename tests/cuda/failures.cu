@@ -246,14 +246,15 @@ void wrong_devices(colls::communicator& host, int devices) {
         colls::cuda::communicator(host, 0, other);
         expect(false, "options that differ");
     } catch (const colls::error& e) {
-        expect(e.code() == errc::invalid_argument && std::strstr(e.what(), "other options"), "options that differ",
+        expect(e.code() == errc::invalid_argument && std::strstr(e.what(), "different options"), "options that differ",
             e.what());
     }
     auto alone = small_group;
     alone.share_devices = false;
     expect_error(errc::invalid_argument, host.rank(), "ranks that name one device by mistake",
-        {"name the same device", "share_devices"},
-        [&] { colls::cuda::communicator(host, std::min({host.rank(), devices - 1, 1}), alone); });
+        {"name the same device", "share_devices"}, [&] {
+            colls::cuda::communicator(host, std::min({host.rank(), devices - 1, 1}), alone);
+        });
 }
 
 /// The last rank's process sees no device.

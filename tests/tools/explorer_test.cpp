@@ -206,12 +206,12 @@ TEST_CASE("colls draw --page: what is refused, and how it says so", "[explorer]"
     };
     refused("draw ring", "name a file to draw to: --page FILE, --svg FILE");
     refused("draw ring --ranks 33" + to, "a page has at most 32 ranks, not 33");
-    refused("draw ring --ranks 4..8" + to, "one group size is wanted");
+    refused("draw ring --ranks 4..8" + to, "give one group size here, not a range");
     refused("draw ring --largest 33" + to, "--largest");
     refused("draw ring --ranks 8 --largest 4" + to, "the largest group is 4, but 8 ranks are shown: give --largest 8");
     refused("draw halving_doubling all_reduce -n 6" + to, "halving_doubling all_reduce does not support 6 ranks");
     refused("draw ring --page /nowhere/a.html", "cannot write /nowhere/a.html");
-    refused("draw " COLLS_TEST_PLANS "/all_pairs_all_reduce_4.xml -n 5" + to, "is a plan for 4 ranks, not 5");
+    refused("draw '" COLLS_TEST_PLANS "/all_pairs_all_reduce_4.xml' -n 5" + to, "is a plan for 4 ranks, not 5");
     folder.write("large.hpp", R"(#include <colls/schedule.hpp>
 struct large {
     static constexpr auto implements = colls::collective::broadcast;
@@ -224,7 +224,7 @@ struct large {
     refused(large + "-n 4", "large broadcast on 4 ranks has 4e+05 steps, and a page has at most 20000");
 
     // A plan has the one group size that it is for.
-    REQUIRE(folder.run("draw " COLLS_TEST_PLANS "/all_pairs_all_reduce_4.xml" + to).status == 0);
+    REQUIRE(folder.run("draw '" COLLS_TEST_PLANS "/all_pairs_all_reduce_4.xml'" + to).status == 0);
     const json data = data_of(folder.read("a.html"));
     CHECK(data.at("ranks") == 4);
     CHECK(data.at("collectives").at(0).at("sizes").size() == 1);

@@ -84,7 +84,7 @@ struct process_info {
     std::uint64_t workspace_bytes, arena_bytes;
     std::uint64_t offset;       ///< of the workspace in the allocation that `memory` names
     cudaIpcMemHandle_t memory;  ///< the workspace, with the arena behind it
-    char why[240];
+    char why[320];
 };
 
 [[noreturn]] inline void no_peer_access(int rank, int device, int peer, const char* peer_device) {
