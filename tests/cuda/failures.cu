@@ -252,9 +252,8 @@ void wrong_devices(colls::communicator& host, int devices) {
     auto alone = small_group;
     alone.share_devices = false;
     expect_error(errc::invalid_argument, host.rank(), "ranks that name one device by mistake",
-        {"name the same device", "share_devices"}, [&] {
-            colls::cuda::communicator(host, std::min({host.rank(), devices - 1, 1}), alone);
-        });
+        {"name the same device", "share_devices"},
+        [&] { colls::cuda::communicator(host, std::min({host.rank(), devices - 1, 1}), alone); });
 }
 
 /// The last rank's process sees no device.
