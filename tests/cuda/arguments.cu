@@ -119,6 +119,7 @@ int main() {
         refused(errc::unsupported, "devices that do not exist", [] { colls::cuda::communicator::of_devices({0, 1}); });
     }
     refused(errc::invalid_argument, "no devices", [] { colls::cuda::communicator::of_devices({}); });
+    refused(errc::invalid_argument, "73 devices", [] { colls::cuda::communicator::of_devices(std::vector<int>(73)); });
     std::printf("%d wrong\n", failed);
     return failed == 0 ? 0 : 1;
 }

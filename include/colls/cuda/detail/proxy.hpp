@@ -1,4 +1,4 @@
-// The proxy of a rank: a thread that moves the messages which its kernels post to and from ranks of other hosts.
+// The proxy of a rank: a thread that moves what its kernels send to ranks of other hosts, and receive from them.
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
 //
 // It knows posts (far_memory.hpp) and transports of messages, and nothing else: no schedule, no call, no CUDA.
