@@ -320,7 +320,11 @@ TEST_CASE("tcp: a peer that no longer listens is reported as lost, once somethin
     EACH_WAY;
     for (const int what : {0, 1, 2}) {
         meeting_place place(2);
-        place.listening[1].close();
+        // A port that is kept, but listens to nobody. (If it were closed, another program might get it.)
+        place.listening[1] = stream_socket(AF_INET);
+        const address any = address::loopback(AF_INET, 0);
+        REQUIRE(bind(place.listening[1].get(), any.get(), any.length) == 0);
+        place.members[1] = local_address(place.listening[1].get());
         tcp_node node(place.take(0));
         tested w(node, 5, 0, place.members);
         ear e;

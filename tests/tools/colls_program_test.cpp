@@ -1,10 +1,10 @@
 // The tool colls as a user runs it: what it lists, proves, predicts and draws, schedules of a user's header, and what
 // is refused.
 #include "chakra_files.hpp"
-#include "execute.hpp"
 #include "spoiled.hpp"
 #include "support/schedules.hpp"
 #include "svg_text.hpp"
+#include "tool_folder.hpp"
 
 #include <colls/cost.hpp>
 #include <colls/detail/support/tuning_file.hpp>
@@ -38,32 +38,7 @@ namespace {
 
 using nlohmann::json;
 using support::program_result;
-
-/// A folder that is removed with all that is in it; the tool's cache is there, too.
-class scratch {
-public:
-    scratch() : path_(std::filesystem::temp_directory_path() / ("colls tool " + std::to_string(getpid()))) {
-        std::filesystem::create_directory(path_);
-    }
-    ~scratch() { std::filesystem::remove_all(path_); }
-    scratch(const scratch&) = delete;
-    scratch& operator=(const scratch&) = delete;
-
-    std::string file(const std::string& name) const { return (path_ / name).string(); }
-    std::string read(const std::string& name) const {
-        std::ifstream in(file(name));
-        std::ostringstream text;
-        text << in.rdbuf();
-        return text.str();
-    }
-    program_result run(const std::string& arguments) const {
-        return support::execute(
-            "XDG_CACHE_HOME='" + file("cache") + "' CXX='" COLLS_TEST_CXX "' '" COLLS_TEST_TOOL "' " + arguments);
-    }
-
-private:
-    std::filesystem::path path_;
-};
+using support::tool_folder;
 
 long count_of(const std::string& text, const std::string& word) {
     long count = 0;
@@ -88,7 +63,7 @@ std::string header(bool wrong) {
 }  // namespace
 
 TEST_CASE("colls list: every family, with the counted cost", "[tool]") {
-    const scratch folder;
+    const tool_folder folder;
     const program_result r = folder.run("list --ranks 8 --json");
     INFO(r.text);
     REQUIRE(r.status == 0);
@@ -171,7 +146,7 @@ bool near(double a, double b) { return std::abs(a - b) <= 1e-12 * std::max(std::
 }  // namespace
 
 TEST_CASE("colls list: each column is that of the count and of the proof, as JSON and in the table", "[tool]") {
-    const scratch folder;
+    const tool_folder folder;
     std::string wrong;
     int rows = 0;
     for (const int n : {1, 2, 5, 8}) {
@@ -228,7 +203,7 @@ TEST_CASE("colls list: each column is that of the count and of the proof, as JSO
 }
 
 TEST_CASE("colls cost and compare: each column is that of the count, and each time that of the model", "[tool]") {
-    const scratch folder;
+    const tool_folder folder;
     std::string wrong;
     int rows = 0;
     // Machines in which each of the three figures matters in turn.
@@ -313,7 +288,7 @@ TEST_CASE("colls cost and compare: each column is that of the count, and each ti
 }
 
 TEST_CASE("colls import: what a plan costs, as JSON and in words", "[tool]") {
-    const scratch folder;
+    const tool_folder folder;
     const std::string file = "'" + folder.file("plan.xml") + "'";
     const std::string how = " --alpha 3 --beta 0.2 --gamma 0.7 --bytes 5M";
     for (const auto& [family, n] : {std::pair{"ring", 4}, {"halving_doubling", 8}, {"direct", 3}}) {
@@ -344,7 +319,7 @@ TEST_CASE("colls import: what a plan costs, as JSON and in words", "[tool]") {
 }
 
 TEST_CASE("colls simulate, choose and place: the table has the figures of the JSON", "[tool]") {
-    const scratch folder;
+    const tool_folder folder;
     std::ofstream(folder.file("n.json"))
         << R"({"kind": "torus", "sides": [4, 2], "link": {"latency_us": 1, "gb_s": 10}, "overhead_us": 1})";
     const std::string on = " --topology '" + folder.file("n.json") + "'";
@@ -409,7 +384,7 @@ TEST_CASE("colls simulate, choose and place: the table has the figures of the JS
 }
 
 TEST_CASE("colls prove: families, and a header's schedule, right and wrong", "[tool]") {
-    const scratch folder;
+    const tool_folder folder;
     const program_result tree = folder.run("prove tree --ranks 2..16");
     INFO(tree.text);
     CHECK(tree.status == 0);
@@ -448,7 +423,7 @@ TEST_CASE("colls prove: families, and a header's schedule, right and wrong", "[t
 }
 
 TEST_CASE("colls compare: the best schedule is that of the least predicted time, and changes where it says", "[tool]") {
-    const scratch folder;
+    const tool_folder folder;
     const program_result r =
         folder.run("compare all_reduce -n 8 --alpha 3 --beta 0.2 --gamma 0.1 --sizes 64,1M --json");
     INFO(r.text);
@@ -471,7 +446,7 @@ TEST_CASE("colls compare: the best schedule is that of the least predicted time,
 }
 
 TEST_CASE("colls compare: at most eight lines, each with its name; the fastest in a band; the others named", "[tool]") {
-    const scratch folder;
+    const tool_folder folder;
     for (const char* input : {"all_reduce -n 16 --alpha 5 --beta 0.1 --gamma 0.05", "all_reduce -n 8",
              "all_reduce -n 61", "broadcast -n 7 --alpha 50", "reduce_scatter -n 32 --sizes 64,1M,1G",
              "all_gather -n 5 --beta 3", "all_to_all -n 12", "gather -n 2", "all_reduce -n 2 --sizes 8,16"}) {
@@ -507,7 +482,7 @@ TEST_CASE("colls compare: at most eight lines, each with its name; the fastest i
 }
 
 TEST_CASE("colls draw --svg: an arrow for each message", "[tool]") {
-    const scratch folder;
+    const tool_folder folder;
     const program_result r = folder.run("draw circulant reduce_scatter -n 6 --svg '" + folder.file("a.svg") + "'");
     INFO(r.text);
     REQUIRE(r.status == 0);
@@ -521,7 +496,7 @@ TEST_CASE("colls draw --svg: an arrow for each message", "[tool]") {
 }
 
 TEST_CASE("colls export: a graph has an edge for each message, a trace a pair of nodes", "[tool]") {
-    const scratch folder;
+    const tool_folder folder;
     for (const int n : {2, 3, 6}) {
         INFO(n);
         constexpr auto schedule = colls::schedule_of<colls::collective::all_reduce>(colls::ring{});
@@ -586,7 +561,7 @@ TEST_CASE("colls export: a graph has an edge for each message, a trace a pair of
 }
 
 TEST_CASE("colls prove --local: large groups, every size, and what is not represented", "[tool]") {
-    const scratch folder;
+    const tool_folder folder;
     const program_result ring = folder.run("prove ring reduce_scatter --ranks 65000..65010 --local");
     INFO(ring.text);
     CHECK(ring.status == 0);
@@ -605,7 +580,7 @@ TEST_CASE("colls prove --local: large groups, every size, and what is not repres
 }
 
 TEST_CASE("colls import: an exported plan is proven, priced and run, and a changed one is refuted", "[tool]") {
-    const scratch folder;
+    const tool_folder folder;
     const std::string file = folder.file("ring.xml"), quoted = "'" + file + "'";
     REQUIRE(folder.run("export ring all_reduce -n 4 -o " + quoted).status == 0);
     const program_result r = folder.run("import " + quoted + " --run");
@@ -630,7 +605,7 @@ TEST_CASE("colls import: an exported plan is proven, priced and run, and a chang
 }
 
 TEST_CASE("colls import: a proven plan of a form that is not run is no refuted one", "[tool]") {
-    const scratch folder;
+    const tool_folder folder;
     int run = 0, not_run = 0;
     for (const auto& file : std::filesystem::directory_iterator(COLLS_TEST_PLANS)) {
         const program_result r = folder.run("import '" + file.path().string() + "' --run");
@@ -645,7 +620,7 @@ TEST_CASE("colls import: a proven plan of a form that is not run is no refuted o
 }
 
 TEST_CASE("colls perf: colls_perf with the options that follow", "[tool]") {
-    const scratch folder;
+    const tool_folder folder;
     CHECK(folder.run("perf --help").says("COLLS_TUNE"));
     const program_result r =
         folder.run("perf all_gather --ranks 3 -b 1200 -e 1200 -n 2 -w 1 --json '" + folder.file("times.json") + "'");
@@ -662,7 +637,7 @@ TEST_CASE("colls perf: colls_perf with the options that follow", "[tool]") {
 }
 
 TEST_CASE("colls simulate: times on a network are those of the simulation", "[tool]") {
-    const scratch folder;
+    const tool_folder folder;
     std::ofstream(folder.file("tree.json")) << R"({"kind": "fat_tree", "gamma_ns": 0.1, "overhead_us": 0.5,
                "levels": [{"down": 8, "up": 1, "latency_us": 1, "gb_s": 10},
                           {"down": 4, "up": 2, "latency_us": 1, "gb_s": 10}]})";
@@ -725,7 +700,7 @@ TEST_CASE("colls simulate: times on a network are those of the simulation", "[to
 }
 
 TEST_CASE("colls choose: a file that COLLS_TUNE reads, with the best schedule of each size", "[tool]") {
-    const scratch folder;
+    const tool_folder folder;
     std::ofstream(folder.file("torus.json"))
         << R"({"kind": "torus", "sides": [16], "link": {"latency_us": 1, "gb_s": 10}, "overhead_us": 1})";
     const std::string on = " --topology '" + folder.file("torus.json") + "' ";
@@ -760,7 +735,7 @@ TEST_CASE("colls choose: a file that COLLS_TUNE reads, with the best schedule of
 }
 
 TEST_CASE("colls synthesise: schedules within 5 % of the bound of the links, proven", "[tool]") {
-    const scratch folder;
+    const tool_folder folder;
     const auto network = [&](const std::string& name, const std::string& text) {
         std::ofstream(folder.file(name)) << text;
         return " --topology '" + folder.file(name) + "'";
@@ -827,7 +802,7 @@ TEST_CASE("colls synthesise: schedules within 5 % of the bound of the links, pro
 }
 
 TEST_CASE("colls place: ranks that are out of order are put in order", "[tool]") {
-    const scratch folder;
+    const tool_folder folder;
     // Two switches with slow links between them; even ranks are at one, odd ones at the other.
     std::string text = R"({"kind": "graph", "ranks": 8, "links": [{"from": 8, "to": 9, "latency_us": 1, "gb_s": 1})";
     for (int i = 0; i < 8; ++i)
@@ -851,7 +826,7 @@ TEST_CASE("colls place: ranks that are out of order are put in order", "[tool]")
 }
 
 TEST_CASE("colls: hosts that NCCL's file describes", "[tool]") {
-    const scratch folder;
+    const tool_folder folder;
     // Two GPUs with four NVLinks each to a switch, and a card of 100 Gb/s, behind one PCIe switch of 16 GT/s x16.
     const auto gpu = [](int dev) {
         const std::string bus = "0000:0" + std::to_string(dev) + ":00.0";
@@ -887,7 +862,7 @@ TEST_CASE("colls: hosts that NCCL's file describes", "[tool]") {
 }
 
 TEST_CASE("colls: what real machines have in NCCL's and RCCL's files", "[tool]") {
-    const scratch folder;
+    const tool_folder folder;
     const double bytes = 8 << 20, latency = 0.5e-6;
     // Two GPUs on one processor or, with two hashes, on one each. The seconds of an exchange between them say the way
     // that it takes.
@@ -955,7 +930,7 @@ TEST_CASE("colls: what real machines have in NCCL's and RCCL's files", "[tool]")
 }
 
 TEST_CASE("colls: networks that are refused", "[tool]") {
-    const scratch folder;
+    const tool_folder folder;
     const auto refused = [&](const std::string& network, const std::string& words, const std::string& more = "") {
         std::ofstream(folder.file("n.json")) << network;
         const program_result r = folder.run("simulate all_reduce --topology '" + folder.file("n.json") + "' " + more);
@@ -998,7 +973,7 @@ TEST_CASE("colls: networks that are refused", "[tool]") {
 
 TEST_CASE(
     "colls: a user's type is simulated, placed and compared; family and collective come in either order", "[tool]") {
-    const scratch folder;
+    const tool_folder folder;
     std::ofstream(folder.file("own.hpp"))
         << "#include <colls/schedules/ring.hpp>\nnamespace my {\nusing schedule = colls::ring;\n}\n";
     std::ofstream(folder.file("n.json"))
@@ -1028,7 +1003,7 @@ TEST_CASE(
 }
 
 TEST_CASE("colls: spoiled networks are simulated, or refused in one line", "[tool]") {
-    const scratch folder;
+    const tool_folder folder;
     const json link{{"latency_us", 1}, {"gb_s", 10}};
     const json level{{"down", 2}, {"up", 2}, {"latency_us", 1}, {"gb_s", 10}};
     const json cable{{"from", 0}, {"to", 1}, {"latency_us", 1}, {"gb_s", 10}, {"both_ways", true}};
@@ -1054,7 +1029,7 @@ TEST_CASE("colls: spoiled networks are simulated, or refused in one line", "[too
 }
 
 TEST_CASE("colls: what is refused, and how it says so", "[tool]") {
-    const scratch folder;
+    const tool_folder folder;
     const auto refused = [&](const std::string& arguments, const std::string& words) {
         const program_result r = folder.run(arguments);
         INFO(arguments << ": " << r.text);

@@ -1,5 +1,6 @@
 #include "commands.hpp"
 
+#include "json_text.hpp"
 #include "progress.hpp"
 
 #include "../../examples/common/plot.hpp"
@@ -28,7 +29,6 @@ std::string_view collective_of(const entry& e) { return colls::name_of(e.schedul
 /// Of the user's buffer, as sent by the busiest rank.
 double volume(const colls::cost& c) { return c.blocks > 0 ? static_cast<double>(c.blocks_sent) / c.blocks : 0; }
 
-void print(const json& rows) { fmt::print("{}\n", rows.dump(2)); }
 
 /// "4 group sizes: 1, 2, 4, 8", "511 group sizes from 2 to 512".
 std::string sizes_text(const std::vector<int>& sizes) {

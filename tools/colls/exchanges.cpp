@@ -7,6 +7,7 @@
 #include "exchange/plan_file.hpp"
 #include "exchange/trace.hpp"
 #include "exchange/try_plan.hpp"
+#include "json_text.hpp"
 
 #include <colls/error.hpp>
 #include <colls/verify.hpp>
@@ -102,7 +103,7 @@ int import(const std::string& file, double bytes, const colls::model& m, bool ru
             status = not_run;
         }
     }
-    if (as_json) fmt::print("{}\n", row.dump(2));
+    if (as_json) print(row);
     return status;
 }
 

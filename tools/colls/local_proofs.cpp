@@ -1,6 +1,7 @@
 #include "local_proofs.hpp"
 
 #include "commands.hpp"
+#include "json_text.hpp"
 #include "progress.hpp"
 
 #include <colls/detail/request/known_families.hpp>
@@ -25,12 +26,22 @@ namespace {
 
 using colls::detail::local_finding;
 
-/// A schedule, and what proves it: one prover a thread, which keeps its memory from one group size to the next.
+/// What proves a schedule: one a thread, which keeps its memory from one group size to the next.
+struct prover {
+    virtual ~prover() = default;
+    virtual local_finding at(int n) = 0;
+};
+template <class Schedule>
+struct prover_of final : prover {
+    local_finding at(int n) override { return proof.at(n); }
+    colls::detail::local_proof<Schedule> proof;
+};
+
 struct provable {
     colls::collective what;
     bool from_rank_0;
-    std::function<bool(int)> supports;
-    std::function<std::function<local_finding(int)>()> prover;
+    bool (*supports)(int n);
+    std::unique_ptr<prover> (*make)();
 };
 
 template <class Family>
@@ -42,9 +53,7 @@ std::vector<provable> schedules_of() {
             using schedule = colls::schedule_for<Family, c>;
             all.push_back({c, colls::detail::local_proof<schedule>::from_rank_0(),
                 [](int n) { return colls::supports(schedule{}, n); },
-                [] {
-                    return [p = std::make_shared<colls::detail::local_proof<schedule>>()](int n) { return p->at(n); };
-                }});
+                []() -> std::unique_ptr<prover> { return std::make_unique<prover_of<schedule>>(); }});
         }
     };
     [&]<int... C>(std::integer_sequence<int, C...>) { (one(std::integral_constant<int, C>{}), ...); }(
@@ -91,10 +100,10 @@ outcome prove_range(const provable& p, const std::string& name, int first, int l
     const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
     std::vector<local_finding> refused(cores);
     const auto work = [&](local_finding& mine) {
-        const auto prove = p.prover();
+        const std::unique_ptr<prover> proof = p.make();
         for (int n = next--; n >= first && !failed; n = next--) {
             if (!p.supports(n)) continue;
-            const local_finding found = prove(n);
+            const local_finding found = proof->at(n);
             if (found.proven()) {
                 ++proven;
                 continue;
@@ -142,7 +151,7 @@ int prove_locally(const request& asked, int first, int last, bool as_json) {
             fmt::print("{:<20} {:<15} proven for {} group size{} from {} to {}, from the steps of {}, in {:.3g} s\n",
                 asked.name, colls::name_of(p.what), o.proven, o.proven == 1 ? "" : "s", first, last, by, took.count());
     }
-    if (as_json) fmt::print("{}\n", rows.dump(2));
+    if (as_json) print(rows);
     return all_proven ? good : refuted;
 }
 

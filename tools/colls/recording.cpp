@@ -427,7 +427,7 @@ int summarise(const recording& r, bool as_json) {
     sum_up_parts(r, s);
     judge(r, s);
     if (as_json)
-        fmt::print("{}\n", in_json(r, s).dump(2));
+        print(in_json(r, s));
     else
         print(r, s);
     return 0;

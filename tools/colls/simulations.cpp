@@ -1,6 +1,7 @@
 #include "simulations.hpp"
 
 #include "commands.hpp"
+#include "json_text.hpp"
 #include "schedule_header.hpp"
 
 #include <colls/verify.hpp>
@@ -28,7 +29,6 @@ constexpr double most_steps = 1e6;
 /// Group sizes for which properties are derived: they do not change with the size, and large proofs take long.
 constexpr int largest_proof = 24;
 
-void print(const json& rows) { fmt::print("{}\n", rows.dump(2)); }
 
 /// A schedule on n ranks of a network, if that can be simulated in a short time.
 class subject {
