@@ -111,12 +111,12 @@ inline std::string page(const peers_report& r, const std::string& picture) {
     std::string out = fmt::format(
         "# Against other libraries\n\n"
         "For those who compare libraries on one host. Each ratio is the peer's time divided by ours: above 1 this\n"
-        "library is faster, below 1 the peer, and the ratio is **bold**. All sides take short turns in one run, in an\n"
-        "order that changes; a ratio is the median over turns of the ratio within one turn. This library runs in three\n"
-        "ways: as threads, as processes with buffers from `comm.allocate` (allocated), and as processes with ordinary\n"
-        "buffers (ordinary). The peers' ranks are processes with ordinary buffers. Outside the timed part, every rank\n"
-        "rewrites its input before each call and checks its output after it. Ranks are pinned unless they outnumber\n"
-        "the cores. `line ns` is the latency of a cache line, one way.\n\n"
+        "library is faster, below 1 the peer, and the ratio is **bold**. All sides take short turns in one run, in\n"
+        "an order that changes; a ratio is the median over turns of the ratio within one turn. This library runs in\n"
+        "three ways: as threads, as processes with buffers from `comm.allocate` (allocated), and as processes with\n"
+        "ordinary buffers (ordinary). The peers' ranks are processes with ordinary buffers. Outside the timed part,\n"
+        "every rank rewrites its input before each call and checks its output after it. Ranks are pinned unless\n"
+        "they outnumber the cores. `line ns` is the latency of a cache line, one way.\n\n"
         "Machine: {}. Load average {:.1f} at the start, {:.1f} at the end (the ranks themselves count). {:.0f} "
         "minutes.\n\n"
         "    {}\n\n",
