@@ -110,15 +110,13 @@ inline std::string all_cells(const peers_report& r) {
 inline std::string page(const peers_report& r, const std::string& picture) {
     std::string out = fmt::format(
         "# Against other libraries\n\n"
-        "For those who compare this library with others on one host. Each ratio is the peer's time divided by\n"
-        "ours: above 1 this library is faster, and where the peer is faster the ratio is **bold**. It is the median\n"
-        "over turns of the ratio within one turn. All sides take short turns in one run, in an order that changes\n"
-        "from turn to turn. This library runs in three ways: ranks as threads; processes with buffers from\n"
-        "`comm.allocate` (allocated); processes with ordinary buffers (ordinary). The peers' ranks are processes\n"
-        "with ordinary buffers. Before each call every rank rewrites its input, and after it every rank reads and\n"
-        "checks its output, outside the timed part. If each rank has a core, every rank of every side is pinned to\n"
-        "one, and the launchers' own binding is off; with more ranks than cores none is pinned. `line ns` is the\n"
-        "latency of a cache line, one way, before and after the turns.\n\n"
+        "For those who compare libraries on one host. Each ratio is the peer's time divided by ours: above 1 this\n"
+        "library is faster, below 1 the peer, and the ratio is **bold**. All sides take short turns in one run, in\n"
+        "an order that changes; a ratio is the median over turns of the ratio within one turn. This library runs in\n"
+        "three ways: as threads, as processes with buffers from `comm.allocate` (allocated), and as processes with\n"
+        "ordinary buffers (ordinary). The peers' ranks are processes with ordinary buffers. Outside the timed part,\n"
+        "every rank rewrites its input before each call and checks its output after it. Ranks are pinned unless\n"
+        "they outnumber the cores. `line ns` is the latency of a cache line, one way.\n\n"
         "Machine: {}. Load average {:.1f} at the start, {:.1f} at the end (the ranks themselves count). {:.0f} "
         "minutes.\n\n"
         "    {}\n\n",
