@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <sstream>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
