@@ -24,7 +24,8 @@ namespace support {
 
 using namespace colls::detail;
 
-inline constexpr double patience_s = 120;  // no test waits longer for anything, and says what for before its time limit ends it
+inline constexpr double patience_s =
+    120;  // no test waits longer for anything, and says what for before its time limit ends it
 
 /// Records what a transport reports.
 struct ear final : message_transport::listener {

@@ -29,7 +29,6 @@ std::string_view collective_of(const entry& e) { return colls::name_of(e.schedul
 /// Of the user's buffer, as sent by the busiest rank.
 double volume(const colls::cost& c) { return c.blocks > 0 ? static_cast<double>(c.blocks_sent) / c.blocks : 0; }
 
-
 /// "4 group sizes: 1, 2, 4, 8", "511 group sizes from 2 to 512".
 std::string sizes_text(const std::vector<int>& sizes) {
     const auto count = static_cast<int>(sizes.size());

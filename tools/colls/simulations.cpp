@@ -29,7 +29,6 @@ constexpr double most_steps = 1e6;
 /// Group sizes for which properties are derived: they do not change with the size, and large proofs take long.
 constexpr int largest_proof = 24;
 
-
 /// A schedule on n ranks of a network, if that can be simulated in a short time.
 class subject {
 public:
