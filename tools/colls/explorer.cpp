@@ -1,6 +1,7 @@
 #include "explorer.hpp"
 
 #include "explorer_files.hpp"  // made from the files of explorer/
+#include "picture.hpp"
 
 #include <colls/detail/plan/step_table.hpp>
 #include <colls/detail/prove/symbolic_execution.hpp>
@@ -258,12 +259,6 @@ std::string filled(std::string_view page, const std::vector<std::pair<std::strin
     return text;
 }
 
-std::string escaped(const std::string& text) {
-    std::string out;
-    for (const char c : text)
-        out += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : c == '"' ? "&quot;" : std::string(1, c);
-    return out;
-}
 /// JSON within a <script>, which `</script>` in a name would end.
 std::string in_script(const json& data) {
     std::string out;

@@ -12,16 +12,17 @@
 
 namespace tool {
 
+std::string escaped(const std::string& text) {
+    std::string out;
+    for (const char c : text)
+        out += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : c == '"' ? "&quot;" : std::string(1, c);
+    return out;
+}
+
 namespace {
 
 constexpr int square = 10, gap = 2, margin = 20, title_height = 40, rank_width = 56, arrow_width = 90, least_pitch = 34;
 constexpr int per_line = 16;  // squares of a rank beside each other
-
-std::string escaped(const std::string& text) {
-    std::string out;
-    for (const char c : text) out += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : std::string(1, c);
-    return out;
-}
 
 /// A schedule on n ranks, laid out.
 class drawing {

@@ -16,4 +16,7 @@ inline constexpr int most_ranks = 32, most_slots = 64;
 /// schedule does not support n ranks, is not right, or is too large to be drawn.
 std::string svg_of(const entry& of, int n);
 
+/// `text` as HTML and SVG write it.
+std::string escaped(const std::string& text);
+
 }  // namespace tool

@@ -18,7 +18,7 @@
 namespace tool {
 namespace {
 
-using json = nlohmann::json;
+using nlohmann::json;
 namespace fs = std::filesystem;
 using colls::none;
 constexpr double far = std::numeric_limits<double>::infinity();
@@ -352,7 +352,7 @@ json in_json(const recording& r, const summary& s) {
     return out;
 }
 
-void print(const recording& r, const summary& s) {
+void print_summary(const recording& r, const summary& s) {
     fmt::print("{} ranks, {} collective calls, {}\n\n", r.threads.size(), r.calls.size(), time(s.end - s.begin));
     for (std::size_t c = 1; c < r.clocks.size(); ++c)
         if (const recorded_clock& clock = r.clocks[c]; clock.unsure == far)
@@ -429,7 +429,7 @@ int summarise(const recording& r, bool as_json) {
     if (as_json)
         print(in_json(r, s));
     else
-        print(r, s);
+        print_summary(r, s);
     return 0;
 }
 

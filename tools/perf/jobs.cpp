@@ -12,12 +12,12 @@ struct traits {
     std::string_view name;
     bool blocked, out_of_place, in_place;
 };
-constexpr std::array<traits, job_count> all{{{"broadcast", false, false, true}, {"scatter", true, true, true},
+constexpr std::array<traits, job_count> table{{{"broadcast", false, false, true}, {"scatter", true, true, true},
     {"gather", true, true, true}, {"all_gather", true, true, true}, {"reduce", false, true, true},
     {"reduce_scatter", true, true, true}, {"all_reduce", false, true, true}, {"all_to_all", true, true, true},
     {"barrier", false, true, false}, {"inclusive_scan", false, true, true}, {"exclusive_scan", false, true, true},
     {"all_to_all_v", true, true, false}, {"send_recv", false, true, false}}};
-const traits& of(job j) { return all[static_cast<std::size_t>(j)]; }
+const traits& of(job j) { return table[static_cast<std::size_t>(j)]; }
 
 std::string plain(std::string_view name) {
     std::string out;
@@ -34,7 +34,7 @@ std::string_view name_of(job j) { return of(j).name; }
 std::optional<job> job_named(std::string_view name) {
     const std::string wanted = plain(name);
     for (int j = 0; j < job_count; ++j)
-        if (plain(all[static_cast<std::size_t>(j)].name) == wanted) return static_cast<job>(j);
+        if (plain(table[static_cast<std::size_t>(j)].name) == wanted) return static_cast<job>(j);
     return wanted == "scan" ? std::optional(job::inclusive_scan) : std::nullopt;
 }
 

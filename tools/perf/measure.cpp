@@ -12,12 +12,12 @@
 
 namespace perf {
 
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
 namespace {
 
 constexpr double enough_seconds = 20e-3;
 constexpr int usual_iterations = 20, most_iterations = 2000;
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 /// The iterations of a row: as many as -n says, or as many as take 20 ms.
 int iterations_of(colls::communicator& comm, const options& o, const std::function<void()>& once) {

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
@@ -28,7 +27,6 @@ constexpr double turn_seconds = 1e-3, cell_seconds = 0.25;
 constexpr int most_calls = 1000, first_rounds = 3, least_rounds = 8, most_rounds = 15;
 constexpr std::size_t finalists = 3;
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 double median(const std::vector<double>& times) { return percentile(times, 0.5); }
 
 /// Forces schedules on one communicator, in the way of COLLS_SCHEDULE, and gives the choice back to the library in the

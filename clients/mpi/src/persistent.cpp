@@ -12,24 +12,24 @@ namespace colls_mpi {
 namespace {
 
 // By the request that the program has. Never destroyed, since MPI_Finalize may come late.
-auto& all = *new std::unordered_map<MPI_Request, std::shared_ptr<persistent_call>>;
-auto& mutex = *new std::mutex;
+auto& requests_to_calls = *new std::unordered_map<MPI_Request, std::shared_ptr<persistent_call>>;
+auto& calls_mutex = *new std::mutex;
 std::atomic<bool> any = false;
 
-std::shared_ptr<persistent_call> find(MPI_Request request) {
+std::shared_ptr<persistent_call> call_of(MPI_Request request) {
     if (!any) return nullptr;
-    const std::lock_guard lock(mutex);
-    const auto found = all.find(request);
-    return found == all.end() ? nullptr : found->second;
+    const std::lock_guard lock(calls_mutex);
+    const auto found = requests_to_calls.find(request);
+    return found == requests_to_calls.end() ? nullptr : found->second;
 }
 std::shared_ptr<persistent_call> take(MPI_Request request) {
     if (!any) return nullptr;
-    const std::lock_guard lock(mutex);
-    const auto found = all.find(request);
-    if (found == all.end()) return nullptr;
+    const std::lock_guard lock(calls_mutex);
+    const auto found = requests_to_calls.find(request);
+    if (found == requests_to_calls.end()) return nullptr;
     std::shared_ptr<persistent_call> taken = std::move(found->second);
-    all.erase(found);
-    any = !all.empty();
+    requests_to_calls.erase(found);
+    any = !requests_to_calls.empty();
     return taken;
 }
 
@@ -38,8 +38,8 @@ std::shared_ptr<persistent_call> take(MPI_Request request) {
 MPI_Request add_persistent(std::unique_ptr<persistent_call> call) {
     MPI_Request request = MPI_REQUEST_NULL;
     check(PMPI_Send_init(nullptr, 0, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_SELF, &request), "MPI_Send_init");
-    const std::lock_guard lock(mutex);
-    all[request] = std::move(call);
+    const std::lock_guard lock(calls_mutex);
+    requests_to_calls[request] = std::move(call);
     any = true;
     return request;
 }
@@ -47,7 +47,7 @@ MPI_Request add_persistent(std::unique_ptr<persistent_call> call) {
 beneath::beneath(int count, MPI_Request* requests) : requests_(requests) {
     if (!any || requests == nullptr) return;
     for (int i = 0; i < count; ++i) {
-        std::shared_ptr<persistent_call> call = find(requests[i]);
+        std::shared_ptr<persistent_call> call = call_of(requests[i]);
         if (call == nullptr || !call->is_active()) continue;
         if (copies_.empty()) {
             copies_.assign(requests, requests + count);
@@ -72,7 +72,7 @@ beneath::~beneath() {
 extern "C" {
 
 int MPI_Start(MPI_Request* request) {
-    const auto call = request == nullptr ? nullptr : colls_mpi::find(*request);
+    const auto call = request == nullptr ? nullptr : colls_mpi::call_of(*request);
     if (call == nullptr) return PMPI_Start(request);
     if (!call->is_active()) return call->start();
     PMPI_Comm_call_errhandler(MPI_COMM_WORLD, MPI_ERR_REQUEST);
@@ -93,7 +93,7 @@ int MPI_Request_free(MPI_Request* request) {
     return PMPI_Request_free(request);
 }
 int MPI_Cancel(MPI_Request* request) {
-    const auto call = request == nullptr ? nullptr : colls_mpi::find(*request);
+    const auto call = request == nullptr ? nullptr : colls_mpi::call_of(*request);
     return PMPI_Cancel(call != nullptr && call->is_active() ? &call->request() : request);
 }
 

@@ -19,8 +19,8 @@ constexpr const char* names[] = {"MPI_Barrier", "MPI_Bcast", "MPI_Gather", "MPI_
     "MPI_Gatherv_init", "MPI_Scatter_init", "MPI_Scatterv_init", "MPI_Allgather_init", "MPI_Allgatherv_init",
     "MPI_Alltoall_init", "MPI_Alltoallv_init", "MPI_Alltoallw_init", "MPI_Reduce_init", "MPI_Allreduce_init",
     "MPI_Reduce_scatter_block_init", "MPI_Reduce_scatter_init", "MPI_Scan_init", "MPI_Exscan_init"};
-constexpr std::size_t count = sizeof names / sizeof *names;
-static_assert(count == static_cast<std::size_t>(function::exscan_init) + 1);
+constexpr std::size_t function_count = sizeof names / sizeof *names;
+static_assert(function_count == static_cast<std::size_t>(function::exscan_init) + 1);
 
 struct figures {
     std::atomic<std::int64_t> calls = 0, nanoseconds = 0;
@@ -32,7 +32,7 @@ struct figures {
 };
 struct {
     figures colls, mpi;
-} all[count];
+} all[function_count];
 
 std::int64_t now() {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -57,7 +57,7 @@ void call_timer::ended(function which, bool by_colls) const {
 void print_report(int rank, int size) {
     std::fprintf(stderr, "colls_mpi: the calls of rank %d of %d\n", rank, size);
     std::fprintf(stderr, "%-30s%12s%12s%12s%12s\n", "function", "colls", "mean us", "MPI", "mean us");
-    for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t i = 0; i < function_count; ++i) {
         const figures &colls = all[i].colls, &mpi = all[i].mpi;
         if (colls.calls == 0 && mpi.calls == 0) continue;
         std::fprintf(stderr, "%-30s%12lld%12.2f%12lld%12.2f\n", names[i], static_cast<long long>(colls.calls),

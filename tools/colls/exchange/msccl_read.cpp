@@ -1,4 +1,5 @@
 #include "collective_names.hpp"
+#include "index.hpp"
 #include "msccl.hpp"
 #include "xml.hpp"
 
@@ -11,8 +12,6 @@
 namespace exchange {
 
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// A thread block while it is read.
 struct thread_block {

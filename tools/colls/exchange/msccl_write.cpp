@@ -1,4 +1,5 @@
 #include "collective_names.hpp"
+#include "index.hpp"
 #include "msccl.hpp"
 #include "xml.hpp"
 
@@ -13,8 +14,6 @@
 namespace exchange {
 
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// Consecutive chunks of one buffer.
 struct span {
@@ -43,7 +42,7 @@ struct piece {
     span sent, stored;
 };
 /// The step by which a chunk was accessed.
-struct access {
+struct access_step {
     int block = 0, step = 0;
 };
 
@@ -183,14 +182,14 @@ private:
     /// Appends a step, with what it must wait for in other thread blocks.
     void add(int block, written_step step, bool reads, bool writes) {
         written_block& own = gpus_.back()[at(block)];
-        const auto wait = [&](const access& a) {
+        const auto wait = [&](const access_step& a) {
             if (a.block == block) return;
             auto [known, fresh] = own.knows.try_emplace(a.block, a.step);
             if (!fresh && known->second >= a.step) return;
             known->second = a.step;
             step.waits[a.block] = a.step;
         };
-        const access here{block, static_cast<int>(own.steps.size())};
+        const access_step here{block, static_cast<int>(own.steps.size())};
         const auto chunks = [](const span& s, const auto& f) {
             for (int i = 0; i < s.count; ++i) f(std::pair{s.buffer, s.first + i});
         };
@@ -202,7 +201,7 @@ private:
         if (writes)
             chunks(step.to, [&](const auto& c) {
                 if (const auto w = written_.find(c); w != written_.end()) wait(w->second);
-                for (const access& a : read_[c]) wait(a);
+                for (const access_step& a : read_[c]) wait(a);
             });
         if (reads) chunks(step.from, [&](const auto& c) { read_[c].push_back(here); });
         if (writes)
@@ -295,7 +294,7 @@ private:
             for (auto& [chunk, a] : written_)
                 if (a.block == local_ && a.step == static_cast<int>(steps.size())) --a.step;
             for (auto& [chunk, all] : read_)
-                for (access& a : all)
+                for (access_step& a : all)
                     if (a.block == local_ && a.step == static_cast<int>(steps.size())) --a.step;
         } else {
             add(local_block(), {"cpy", from, to}, true, true);
@@ -387,8 +386,8 @@ private:
     // Of the rank that is being written:
     std::map<std::pair<int, int>, int> sends_, receives_;  // of channel and peer: the thread block
     int local_ = colls::none;
-    std::map<std::pair<char, int>, access> written_;
-    std::map<std::pair<char, int>, std::vector<access>> read_;
+    std::map<std::pair<char, int>, access_step> written_;
+    std::map<std::pair<char, int>, std::vector<access_step>> read_;
 };
 
 }  // namespace

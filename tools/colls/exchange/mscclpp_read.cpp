@@ -1,4 +1,5 @@
 #include "collective_names.hpp"
+#include "index.hpp"
 #include "mscclpp.hpp"
 #include "plan_json.hpp"
 
@@ -18,8 +19,6 @@ namespace exchange {
 namespace {
 
 using nlohmann::json;
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 constexpr int most_chunks = 1 << 16, most_moves = 1 << 21, most_events = 1 << 21;
 

@@ -1,5 +1,7 @@
 #include "order.hpp"
 
+#include "index.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,8 +13,6 @@
 namespace exchange {
 
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 using followers = std::vector<std::vector<int>>;
 

@@ -1,6 +1,7 @@
 #include "rounds.hpp"
 
 #include "block_list.hpp"
+#include "index.hpp"
 #include "ports.hpp"
 #include "slots.hpp"
 
@@ -14,8 +15,6 @@
 namespace exchange {
 
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// `later` is in a later round than `first`, or, if not `strict`, in the same one: sends read the state at the start of
 /// a round, and reductions into one slot may come in any order.

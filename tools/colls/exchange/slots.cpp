@@ -1,5 +1,6 @@
 #include "slots.hpp"
 
+#include "index.hpp"
 #include "order.hpp"
 
 #include <fmt/format.h>
@@ -12,8 +13,6 @@
 namespace exchange {
 
 namespace {
-
-std::size_t at(long i) { return static_cast<std::size_t>(i); }
 
 enum class use : unsigned char { read, copied_to, reduced_to };
 
