@@ -233,14 +233,14 @@ private:
         end();
         ++steps_;
     }
-    void begin(double linger_of_odd = 2) {
+    void begin(double linger_of_odd = 0.1) {
         transports made = how_.make(n_);
         if (static_cast<int>(made.size()) != n_) throw finding("make returns another number of transports");
         ranks_.resize(index(n_));
         for (int r = 0; r < n_; ++r)
             if (made[index(r)])
                 ranks_[index(r)] =
-                    std::make_unique<tested_rank>(std::move(made[index(r)]), r, n_, r == odd_ ? linger_of_odd : 2);
+                    std::make_unique<tested_rank>(std::move(made[index(r)]), r, n_, r == odd_ ? linger_of_odd : 0.1);
     }
     int driven() {
         int n = 0;
