@@ -983,7 +983,7 @@ TEST_CASE("trunk: what is under way when its group is abandoned arrives as it wa
         ear m;
         meeting->listening = &m;
         meeting->tell(1 - r, {control_kind::board, 0, 0, 0, ""});
-        if (!until(*meeting, [&] { return m.count(said_board) == 1; })) return complain("not met; " + m.text());
+        if (!until(*meeting, [&] { return m.count(said_board) >= 1; })) return complain("not met; " + m.text());
         idle(*meeting, 0.05);
         std::vector<std::unique_ptr<message_transport>> all;
         for (std::uint64_t g = 0; g < groups; ++g) all.push_back(shared.join(100 + g, r, all_of(2)));
@@ -998,7 +998,7 @@ TEST_CASE("trunk: what is under way when its group is abandoned arrives as it wa
             for (auto& d : data) std::fill(d.begin(), d.end(), std::byte{99});
             abandoned = true;
             meeting->tell(1, {control_kind::board, 0, 0, 0, ""});
-            if (!until(*meeting, [&] { return m.count(said_board) == 2; })) complain("no answer; " + m.text());
+            if (!until(*meeting, [&] { return m.count(said_board) >= 2; })) complain("no answer; " + m.text());
             std::uint64_t left = 0;
             for (auto& w : all) left += w->sent(1);
             if (left == groups) complain("nothing was under way");
@@ -1009,7 +1009,7 @@ TEST_CASE("trunk: what is under way when its group is abandoned arrives as it wa
             const piece p{data[g].data(), bytes};
             all[g]->receive(0, label_of(0, 1, g), &p, 1);
         }
-        if (!until(*meeting, [&] { return m.count(said_board) == 2; })) complain("no end; " + m.text());
+        if (!until(*meeting, [&] { return m.count(said_board) >= 2; })) complain("no end; " + m.text());
         std::uint64_t arrived = 0;
         for (std::uint64_t g = 0; g < groups; ++g) {
             if (all[g]->received(0) == 0) continue;
@@ -1030,7 +1030,7 @@ TEST_CASE("trunk: a rank that joins a group which its peer has left is told so",
         meeting->listening = &m;
         if (r == 0) shared.join(100, r, all_of(2));  // has exchanged nothing
         meeting->tell(1 - r, {control_kind::board, 0, 0, 0, ""});
-        if (!until(*meeting, [&] { return m.count(said_board) == 1; })) return complain("not met; " + m.text());
+        if (!until(*meeting, [&] { return m.count(said_board) >= 1; })) return complain("not met; " + m.text());
         if (r == 1) {
             const auto late = shared.join(100, r, all_of(2));
             late->listening = &e;
@@ -1041,7 +1041,7 @@ TEST_CASE("trunk: a rank that joins a group which its peer has left is told so",
             if (e.events.size() != 1) complain(e.text());
         }
         meeting->tell(1 - r, {control_kind::board, 0, 0, 0, ""});
-        if (!until(*meeting, [&] { return m.count(said_board) == 2; })) complain("no end; " + m.text());
+        if (!until(*meeting, [&] { return m.count(said_board) >= 2; })) complain("no end; " + m.text());
     }) == "");
 }
 
