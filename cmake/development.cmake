@@ -97,3 +97,8 @@ function(colls_small_program target)
         set_property(SOURCE ${sources} APPEND PROPERTY OBJECT_DEPENDS ${colls_precompiled}/colls/colls.hpp.gch)
     endif()
 endfunction()
+
+# So many files of a program are compiled as one unit, since most of a file's time goes into the headers of its libraries.
+function(colls_in_units target files_each)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${files_each})
+endfunction()

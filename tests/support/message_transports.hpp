@@ -24,8 +24,8 @@ namespace support {
 
 using namespace colls::detail;
 
-inline constexpr double patience_s =
-    120;  // no test waits longer for anything, and says what for before its time limit ends it
+/// No test waits longer for anything: it says what it waited for before its time limit ends it.
+inline constexpr double patience_s = 120;
 
 /// Records what a transport reports.
 struct ear final : message_transport::listener {

@@ -2,19 +2,19 @@
 
 #include "exchange.hpp"
 
+#include <colls/detail/support/clock.hpp>
 #include <colls/operation.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <numeric>
 
 namespace perf {
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 namespace {
+
+using colls::detail::seconds_now;
 
 constexpr double enough_seconds = 20e-3;
 constexpr int usual_iterations = 20, most_iterations = 2000;
@@ -23,9 +23,9 @@ constexpr int usual_iterations = 20, most_iterations = 2000;
 int iterations_of(colls::communicator& comm, const options& o, const std::function<void()>& once) {
     if (o.iterations > 0) return o.iterations;
     constexpr int calls = 3;
-    const double begin = now();
+    const double begin = seconds_now();
     for (int i = 0; i < calls; ++i) once();
-    const double each = (now() - begin) / calls;
+    const double each = (seconds_now() - begin) / calls;
     return shared(
         comm, static_cast<int>(std::clamp(enough_seconds / each, 1.0 * usual_iterations, 1.0 * most_iterations)));
 }
@@ -54,25 +54,25 @@ timing measure(colls::communicator& comm, trial& t, const element_type& type, co
     std::vector<double> own(each ? iterations : 0);
     volatile std::uint64_t sink = 0;
     colls::barrier(comm);
-    const double begin = now();
+    const double begin = seconds_now();
     double last = begin;
     for (std::size_t i = 0; i < iterations; ++i) {
         if (o.fresh) t.fill(i + 2);
         if (apart) {
             colls::barrier(comm);
-            last = now();
+            last = seconds_now();
         }
         once();
         if (o.blocking == 1) colls::barrier(comm);
         if (each) {
-            const double end = now();
+            const double end = seconds_now();
             own[i] = (end - last) / operations;
             last = end;
         }
         if (o.fresh) sink = sink + t.read();
     }
     const double mean = apart ? std::accumulate(own.begin(), own.end(), 0.0) / static_cast<double>(iterations)
-                              : (now() - begin) / (static_cast<double>(iterations) * operations);
+                              : (seconds_now() - begin) / (static_cast<double>(iterations) * operations);
     colls::barrier(comm);
     const std::vector<double> means = collect(comm, mean);
     if (comm.rank() == 0) result.seconds = over_ranks(means, o.average);
@@ -93,12 +93,12 @@ double time_copies(colls::communicator& comm, buffer_pair& pair, std::size_t byt
     double least = 1e9;
     for (double spent = 0; spent < 2e-3;) {
         colls::barrier(comm);
-        const double begin = now();
+        const double begin = seconds_now();
         for (int i = 0; i < copies; ++i) {
             std::memcpy(to, pair.first.data(), bytes);
             asm volatile("" : : "r"(to) : "memory");
         }
-        const double took = now() - begin;
+        const double took = seconds_now() - begin;
         least = std::min(least, took / copies);
         spent = shared(comm, spent + took);
     }

@@ -8,9 +8,6 @@
 
 namespace perf {
 
-/// Seconds of a clock that never goes back.
-double now();
-
 /// What rank 0 knows of a trial; on other ranks all is 0.
 struct timing {
     double seconds = 0;  ///< an operation, over ranks as -a says

@@ -5,6 +5,7 @@
 #include "schedule_list.hpp"
 
 #include <colls/detail/choose/explanation.hpp>  // the candidates, and a choice that is forced for one communicator
+#include <colls/detail/support/clock.hpp>
 #include <colls/explain.hpp>
 
 #include <fmt/format.h>
@@ -21,6 +22,8 @@
 namespace perf {
 
 namespace {
+
+using colls::detail::seconds_now;
 
 constexpr double clear_gain = 0.05, nearly_fastest = 1.03, hopeless = 5;
 constexpr double turn_seconds = 1e-3, cell_seconds = 0.25;
@@ -95,7 +98,7 @@ bool clearly_faster(const std::vector<double>& times, const std::vector<double>&
 
 tuned_cell tune(colls::communicator& comm, const call_kind& kind, const shape& size, std::vector<buffer_pair>& pairs,
     const options& o) {
-    const double begun = now();
+    const double begun = seconds_now();
     const colls::collective what = *collective_of(kind.what);
     forced_choice choice(comm);
     choice.set(nullptr);
@@ -131,7 +134,7 @@ tuned_cell tune(colls::communicator& comm, const call_kind& kind, const shape& s
         for (std::size_t i = 0; i < rivals.size(); ++i)
             if (left >> i & 1) times[i].push_back(seconds_of(rivals[i].c_str()));
     };
-    const auto late = [&](double share) { return shared(comm, now() - begun > share * cell_seconds); };
+    const auto late = [&](double share) { return shared(comm, seconds_now() - begun > share * cell_seconds); };
     round();
     keep([&](std::size_t i) { return times[i][0] < hopeless * usual[0]; });
     for (int i = 1; i < first_rounds && !late(0.5); ++i) round();
