@@ -279,6 +279,15 @@ inline std::string exchange(const random_traffic& t, int rank, int n, message_tr
         const control_message want = t.telling(p, rank, at(p).heard++, text);
         if (got.a != want.a || got.b != want.b || got.c != want.c || text != got.text) wrong = "other control messages";
     };
+    // Where this ends early, messages are still under way from and to `peers`.
+    struct watch {
+        message_transport& w;
+        bool done = false;
+        ~watch() {
+            w.listening = nullptr;
+            if (!done) w.abandon();
+        }
+    } watched{w};
     w.listening = &e;
     for (peer& p : peers) {
         p.out.reserve(static_cast<std::size_t>(t.messages));
@@ -293,6 +302,8 @@ inline std::string exchange(const random_traffic& t, int rank, int n, message_tr
             if (p != rank)
                 all = all && static_cast<int>(w.sent(p)) == t.messages && at(p).checked == t.messages &&
                       at(p).told == t.control && at(p).heard == t.control;
+        watched.done = all;
+        if (e.count("lost") + e.count("failed") + e.count("unexpected") > 0) wrong += e.text();
         if (all || !wrong.empty()) break;
         if (seconds_now() > end) return "not done in time; " + e.text();
         const int p = random.between(0, n - 1);
@@ -343,8 +354,6 @@ inline std::string exchange(const random_traffic& t, int rank, int n, message_tr
                     wrong = "message " + std::to_string(i) + " from " + std::to_string(q) + ": " + differs;
             }
     }
-    if (e.count("lost") + e.count("failed") + e.count("unexpected") > 0) wrong += e.text();
-    w.listening = nullptr;
     return wrong;
 }
 

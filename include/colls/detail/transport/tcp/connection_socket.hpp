@@ -17,6 +17,7 @@ public:
     frame_reader reader;
     std::uint64_t frames_written = 0;
     bool welcomed = false;  ///< the peer has answered the hello: it has accepted this connection
+    bool written = false;   ///< more than the hello
 
     bool is_unused() const { return stage_ == stage::unused; }
     bool is_connecting() const { return stage_ == stage::connecting; }
@@ -42,9 +43,10 @@ public:
         stage_ = stage::connecting;
         readable = writable = hung_up = false;
     }
-    /// connecting -> unused: for another attempt.
-    void cancel_connecting() {
+    /// -> unused, while no frame has been written: for another attempt.
+    void cancel() {
         fd.close();
+        frames_written = 0;
         stage_ = stage::unused;
     }
     /// connecting -> established, by the rank that connects: it has sent its hello.

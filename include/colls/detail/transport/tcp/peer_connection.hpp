@@ -173,6 +173,7 @@ private:
     static constexpr int most_attempts = 3;
     static constexpr double first_attempt = 0.2;  // seconds until a second one; four times as long until the third
     static constexpr double grace = 0.25;         // seconds
+    static constexpr double drop_grace = 3;       // seconds, in which lost packets have been sent again
 
     connection_socket& message_socket() { return lower_ ? own_ : theirs_; }
     connection_socket& control_socket() { return lower_ ? theirs_ : own_; }
@@ -197,7 +198,8 @@ private:
     }
     void connect_again() {
         shared_->node.unwatch(own_);
-        own_.cancel_connecting();
+        own_.cancel();
+        if (control_on_ == &own_) control_on_ = nullptr;
         connect();
     }
     void check_connecting() {
@@ -218,8 +220,14 @@ private:
             return attempts_ < most_attempts ? connect_again() : close(own_, code);
         own_.connected();
     }
+    // The peer's process has dropped this rank's connection before the group took it, and nothing is lost by that.
+    bool may_connect_again(const connection_socket& s) const {
+        return &s == &own_ && own_.carries_frames() && !own_.welcomed && !own_.written && attempts_ < most_attempts &&
+               end_ == end_of_peer::unseen && peers_leave_ == leave_of_peer::unheard && !shared_->closing;
+    }
     // One of the sockets has ended; `code` 0: the peer has closed it.
     void close(connection_socket& s, int code) {
+        if (may_connect_again(s)) return connect_again();
         const bool while_connecting = s.is_connecting();
         shared_->node.unwatch(s);
         s.close();
@@ -227,6 +235,7 @@ private:
     }
     // Writing has failed: the peer has closed its side.
     void stop_writing(connection_socket& s, int code) {
+        if (may_connect_again(s)) return connect_again();
         s.stop_writing();
         socket_ended(s, false, code);
     }
@@ -267,8 +276,11 @@ private:
             return;
         }
         // Where the peer has never accepted this rank's connection, its end says nothing: the peer may have left
-        // before, and will say so on its own connection.
-        if (!all_closed && own_.is_closed() && !own_.welcomed && theirs_.is_open() && outbox_.empty()) return;
+        // before, and will say so on its own connection, behind messages that wait for their receives. Where it does
+        // not, its process has dropped the connection, and what was written there is lost.
+        if (!all_closed && own_.is_closed() && !own_.welcomed && theirs_.is_open() && outbox_.empty() &&
+            (theirs_.hung_up || theirs_.reader.holding() || !(seconds_now() - ended_at_ > drop_grace)))
+            return;
         close_both();
         if (listener()) listener()->lost(peer_, why_);
     }
@@ -298,7 +310,7 @@ private:
                 return moved;
             }
             s.frames_written += outbox_.advance(static_cast<std::size_t>(n));
-            moved = true;
+            moved = s.written = true;
             if (static_cast<std::size_t>(n) < sum_of(v, count)) {
                 s.writable = false;
                 return true;
@@ -312,6 +324,7 @@ private:
         do n = ::send(s.fd.get(), from, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
         while (n < 0 && errno == EINTR);
         if (n < 0) write_failed(s);
+        s.written = s.written || n > 0;
         return n < 0 ? 0 : static_cast<std::size_t>(n);
     }
     void write_failed(connection_socket& s) {

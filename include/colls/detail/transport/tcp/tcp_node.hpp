@@ -82,7 +82,8 @@ protected:
 /// its transports.
 /// An incoming connection that sends no valid hello within `hello_timeout` is dropped. A connection of a group that
 /// does not exist here yet waits for the group's transport, since the peer may be ahead. Both kinds are limited in
-/// number: the oldest are dropped first. A rank connects again if its connection was dropped before it sent its hello.
+/// number: the oldest are dropped first. A rank whose connection was dropped connects again, unless it had sent more
+/// than its hello there.
 class tcp_node {
 public:
     static constexpr std::size_t most_silent = 256, most_early = 256;
@@ -202,7 +203,10 @@ private:
             p->fd = std::move(fd);
             p->since = seconds_now();
             p->readable = true;
-            if (watch(*p)) pending_.push_back(std::move(p));
+            if (!watch(*p)) continue;
+            pending_.push_back(std::move(p));
+            // Where descriptors run out, those without a hello are dropped: not one whose hello is there already.
+            if (!read_hello(*pending_.back())) drop(pending_.size() - 1);
         }
     }
     // Drops the oldest connections with, or without, a hello until there are fewer than `most`.
