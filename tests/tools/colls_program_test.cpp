@@ -495,6 +495,71 @@ TEST_CASE("colls draw --svg: an arrow for each message", "[tool]") {
     CHECK(count_of(svg, "http://") == count_of(svg, "http://www.w3.org/2000/svg"));  // nothing is loaded
 }
 
+TEST_CASE("colls cost and draw --hosts: what goes between hosts", "[tool]") {
+    const tool_folder folder;
+    const std::vector<std::pair<std::string, std::vector<int>>> cases{{"4", {0, 0, 0, 0, 1, 1, 1, 1}},
+        {"3", {0, 0, 0, 1, 1, 1, 2, 2}}, {"2,1,5", {0, 0, 1, 2, 2, 2, 2, 2}}, {"8", std::vector<int>(8, 0)},
+        {"100", std::vector<int>(8, 0)}, {"1", {0, 1, 2, 3, 4, 5, 6, 7}}};
+    for (const auto& [text, hosts] : cases)
+        for (const std::string family : {"ring", "halving_doubling", "tree"}) {
+            INFO(family << " --hosts " << text);
+            const colls::any_schedule& s = *schedule_of(family, "all_reduce");
+            long messages = 0;
+            double rank_most = 0, host_most = 0;
+            std::set<int> rounds;
+            std::map<int, double> of_host;
+            for (int r = 0; r < 8; ++r) {
+                double of_rank = 0;
+                for (int k = 0; k < s.rounds(8); ++k)
+                    for (int p = 0; p < colls::ports_of(s, 8); ++p) {
+                        const auto send = colls::step_of(s, r, 8, k, p).send;
+                        const auto at = [&](int rank) { return hosts[static_cast<std::size_t>(rank)]; };
+                        if (send.peer == colls::none || at(send.peer) == at(r)) continue;
+                        ++messages;
+                        rounds.insert(k);
+                        of_rank += send.blocks.size() * 8000.0 / s.blocks(8);
+                        host_most = std::max(host_most, of_host[at(r)] += send.blocks.size() * 8000.0 / s.blocks(8));
+                    }
+                rank_most = std::max(rank_most, of_rank);
+            }
+            const std::string of = family + " all_reduce -n 8 --hosts " + text;
+            const json row = json::parse(folder.run("cost " + of + " --bytes 8000 --json").text).at(0);
+            CHECK(row.at("far_rounds") == rounds.size());
+            CHECK(near(row.at("far_bytes_of_a_rank"), rank_most));
+            CHECK(near(row.at("far_bytes_of_a_host"), host_most));
+            std::istringstream table(folder.run("cost " + of + " --bytes 8000").text);
+            std::string line, word;
+            std::getline(table, line);
+            CHECK(line.find("between hosts") != std::string::npos);
+            std::getline(table, line);
+            printed value, sent_by_rank, sent_by_host;
+            std::istringstream columns(line);
+            int number = 0;
+            columns >> word >> word >> number >> number >> number >> value >> value >> value >> number;
+            CHECK(number == static_cast<int>(rounds.size()));
+            CHECK(!!(columns >> sent_by_rank >> sent_by_host));
+            CHECK(sent_by_rank.is(rank_most));
+            CHECK(sent_by_host.is(host_most));
+            REQUIRE(folder.run("draw " + of + " --svg '" + folder.file("h.svg") + "'").status == 0);
+            const std::string svg = folder.read("h.svg");
+            CHECK(count_of(svg, "stroke-dasharray") == messages);
+            CHECK(count_of(svg, ", between hosts</title>") == messages);
+            CHECK(count_of(svg, "<title>host ") == hosts.back() + 1);
+        }
+    // Two levels: each rank sends its share of the buffer's 2 (h - 1) / h between hosts, and no more.
+    std::ofstream(folder.file("two.hpp")) << "#include <colls/schedules.hpp>\n"
+                                             "struct two_levels : colls::hierarchical<colls::direct, colls::ring> {\n"
+                                             "    constexpr two_levels() { node = 4; }\n};\n";
+    const program_result two = folder.run(
+        "cost --include '" + folder.file("two.hpp") + "' two_levels all_reduce -n 12 --hosts 4 --bytes 12000 --json");
+    INFO(two.text);
+    REQUIRE(two.status == 0);
+    CHECK(near(
+        json::parse(two.text.substr(two.text.find("[\n"))).at(0).at("far_bytes_of_a_rank"), 12000 * 2.0 * 2 / 3 / 4));
+    REQUIRE(folder.run("draw ring --hosts 3 -n 6 --page '" + folder.file("h.html") + "'").status == 0);
+    CHECK(count_of(folder.read("h.html"), "\"hosts\":3") == 1);
+}
+
 TEST_CASE("colls export: a graph has an edge for each message, a trace a pair of nodes", "[tool]") {
     const tool_folder folder;
     for (const int n : {2, 3, 6}) {
@@ -1042,6 +1107,10 @@ TEST_CASE("colls: what is refused, and how it says so", "[tool]") {
     refused("prove ring --ranks 4..2", "'4..2' is not a range of group sizes");
     refused("cost ring --ranks 2..4", "give one group size");
     refused("cost ring --bytes 5X", "'5X' is not a size");
+    refused("cost ring --hosts 2,3", "these are 5 ranks, and the group has 8");
+    for (const char* const text : {"2,,6", "2,x", "0", "2,-1,7", "8,", "99999999999", " 8"})
+        refused(std::string("cost ring --hosts '") + text + "'", "write how many ranks each host has");
+    refused("draw ring --hosts 2,6 --page x.html", "give --hosts one number");
     refused("draw ring --svg x.svg", "name one collective");
     refused("draw ring all_gather", "name a file to draw to");
     refused("draw ring all_gather -n 200 --svg x.svg", "a picture has at most 32 ranks");

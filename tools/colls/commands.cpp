@@ -1,5 +1,6 @@
 #include "commands.hpp"
 
+#include "hosts.hpp"
 #include "json_text.hpp"
 #include "progress.hpp"
 
@@ -171,11 +172,15 @@ int prove(const std::vector<entry>& schedules, int first, int last, bool as_json
     return all_right && any_proven ? good : refuted;
 }
 
-int cost(const std::vector<entry>& schedules, int n, double bytes, const colls::model& m, bool as_json) {
+int cost(const std::vector<entry>& schedules, int n, double bytes, const colls::model& m, const std::vector<int>& hosts,
+    bool as_json) {
     json rows = json::array();
     if (!as_json)
         fmt::print("{:<20} {:<15} {:>6} {:>5} {:>9} {:>12} {:>12}  {}\n", "family", "collective", "rounds", "ports",
-            "messages", "bytes sent", "folded", fmt::format("time of {}", show_size(bytes)));
+            "messages", "bytes sent", "folded",
+            hosts.empty() ? fmt::format("time of {}", show_size(bytes))
+                          : fmt::format("{:<14} between hosts: {:>6} {:>12} {:>12}",
+                                fmt::format("time of {}", show_size(bytes)), "rounds", "of a rank", "of a host"));
     for (const entry& e : schedules) {
         if (!e.schedule.supports(n)) continue;
         expect_few_steps(e, n);
@@ -183,13 +188,22 @@ int cost(const std::vector<entry>& schedules, int n, double bytes, const colls::
         const double block = c.blocks > 0 ? bytes / c.blocks : 0, seconds = c.seconds(m, bytes),
                      sent = block * static_cast<double>(c.blocks_sent),
                      folded = block * static_cast<double>(c.blocks_reduced);
+        const far_traffic far = hosts.empty() ? far_traffic{} : far_traffic_of(e.schedule, hosts);
+        const double far_rank = block * static_cast<double>(far.blocks),
+                     far_host = block * static_cast<double>(far.of_a_host);
         if (as_json)
             rows.push_back({{"family", e.family}, {"collective", collective_of(e)}, {"ranks", n}, {"rounds", c.rounds},
                 {"ports", c.ports}, {"messages", c.messages}, {"bytes_sent", sent}, {"bytes_reduced", folded},
                 {"seconds", seconds}});
         else
             fmt::print("{:<20} {:<15} {:>6} {:>5} {:>9} {:>12} {:>12}  {}\n", e.family, collective_of(e), c.rounds,
-                c.ports, c.messages, show_size(sent), show_size(folded), show_time(seconds));
+                c.ports, c.messages, show_size(sent), show_size(folded),
+                hosts.empty() ? show_time(seconds)
+                              : fmt::format("{:<14} {:>21} {:>12} {:>12}", show_time(seconds), far.rounds,
+                                    show_size(far_rank), show_size(far_host)));
+        if (as_json && !hosts.empty())
+            rows.back().update(
+                {{"far_rounds", far.rounds}, {"far_bytes_of_a_rank", far_rank}, {"far_bytes_of_a_host", far_host}});
     }
     if (as_json) print(rows);
     return good;

@@ -19,8 +19,10 @@ int list(const std::string& collective, int n, bool json);
 /// Proves each schedule for the group sizes that it supports, first to last; prints the first finding of each.
 int prove(const std::vector<entry>& schedules, int first, int last, bool json);
 
-/// What schedules cost on n ranks, and their predicted time for `bytes`.
-int cost(const std::vector<entry>& schedules, int n, double bytes, const colls::model& m, bool json);
+/// What schedules cost on n ranks, and their predicted time for `bytes`. `hosts`: of each rank, or empty; then what
+/// goes between hosts, too: rounds, and bytes of the rank and of the host that send the most.
+int cost(const std::vector<entry>& schedules, int n, double bytes, const colls::model& m, const std::vector<int>& hosts,
+    bool json);
 
 /// All schedules of a collective over sizes: predicted times, the best one of each size, and where the best changes.
 int compare(const std::string& collective, int n, const std::vector<double>& sizes, const colls::model& m,

@@ -321,7 +321,8 @@ explorer_page explorer_of(const std::vector<entry>& schedules, const explorer_re
     const std::string& family = schedules.front().family;
     std::vector<std::string> names;
     for (const json& c : collectives) names.push_back(c.at("name"));
-    const json data{{"family", family}, {"collective", collective}, {"ranks", ranks}, {"collectives", collectives},
+    const json data{{"family", family}, {"collective", collective}, {"ranks", ranks}, {"hosts", asked.hosts},
+        {"collectives", collectives},
         {"machine", {{"alpha", asked.machine.alpha}, {"beta", asked.machine.beta}, {"gamma", asked.machine.gamma}}}};
     page.text = filled(explorer_files::page,
         {{"@title@", escaped(fmt::format("{}: {}", family, fmt::join(names, ", ")))},

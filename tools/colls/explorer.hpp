@@ -16,6 +16,7 @@ inline constexpr int most_page_ranks = 32, most_page_slots = 64;
 struct explorer_request {
     int shown = 0;    ///< the group size that the page shows first; 0: the least one that is refuted, or 8
     int largest = 0;  ///< 0: 16, or `shown` where that is more
+    int hosts = 0;    ///< ranks of a host, at first; 0: 4, and the ranks stand on a ring
     colls::model machine;
 };
 /// A page of HTML that needs no other file, and what is wrong with its schedules, a line for each collective.

@@ -4,6 +4,7 @@
 #include "exchange/program.hpp"
 #include "exchanges.hpp"
 #include "explorer.hpp"
+#include "hosts.hpp"
 #include "json_text.hpp"
 #include "local_proofs.hpp"
 #include "picture.hpp"
@@ -38,7 +39,7 @@ struct arguments {
     std::string collective, ranks, bytes = "1M", svg, page;
     std::vector<std::string> sizes;
     double alpha = 5, beta = 0.1, gamma = 0.05;
-    std::string topology, tune, stragglers;
+    std::string topology, tune, stragglers, hosts;
     std::vector<std::string> groups, traces;
     double noise = 0;
     int trials = 10, tries = 200, network_ranks = 0, largest = 0;
@@ -68,6 +69,12 @@ struct arguments {
     std::pair<int, int> group_range(int of_plan = 0) const {
         if (ranks.empty()) return {of_plan > 0 ? of_plan : 8, of_plan > 0 ? of_plan : 8};
         return tool::parse_range(ranks);
+    }
+    /// Of --hosts, for a page: 0 where it does not say.
+    int ranks_a_host() const {
+        if (hosts.find(',') != std::string::npos)
+            throw std::runtime_error("a page has equally many ranks on all hosts: give --hosts one number");
+        return static_cast<int>(std::ranges::count(tool::hosts_of(hosts, tool::most_page_ranks), 0));
     }
     int group(int of_plan = 0) const {
         const auto [first, last] = group_range(of_plan);
@@ -261,6 +268,10 @@ int run(int argc, char** argv) {
         each->add_option("-n,--ranks", a.network_ranks, "group size: the first ranks of the network (default: all)");
     for (CLI::App* const each : {&simulate, &place, &synthesise})
         each->add_option("--bytes", a.bytes, "of the user's buffer, with K, M or G")->capture_default_str();
+    for (CLI::App* const each : {&cost, &draw})
+        each->add_option("--hosts", a.hosts,
+            "ranks of each host, one host after the other, as 2,1,3, or one number for all: shows what goes between "
+            "them");
     for (CLI::App* const each : {&compare, &draw})
         each->add_option("--svg,--plot", a.svg, "write a picture to this file");
     for (CLI::App* const each : {&list, &prove, &cost, &compare, &draw, &export_plan})
@@ -298,7 +309,8 @@ int run(int argc, char** argv) {
     }
     if (cost.parsed()) {
         const std::vector<tool::entry> found = tool::find(a.asked);
-        return tool::cost(found, a.group(found[0].ranks), tool::parse_size(a.bytes), a.machine(), a.json);
+        const int n = a.group(found[0].ranks);
+        return tool::cost(found, n, tool::parse_size(a.bytes), a.machine(), tool::hosts_of(a.hosts, n), a.json);
     }
     if (import.parsed()) return tool::import(a.asked.name, tool::parse_size(a.bytes), a.machine(), a.run, a.json);
     if (compare.parsed()) return tool::compare(a.collective, a.group(), a.sizes_or_steps(), a.machine(), a.svg, a.json);
@@ -339,7 +351,7 @@ int run(int argc, char** argv) {
     tool::status status = tool::good;
     if (draw.parsed() && !a.page.empty()) {
         const tool::explorer_page page =
-            tool::explorer_of(found, {a.ranks.empty() ? 0 : a.group(), a.largest, a.machine()});
+            tool::explorer_of(found, {a.ranks.empty() ? 0 : a.group(), a.largest, a.ranks_a_host(), a.machine()});
         write(a.page, page.text);
         for (const std::string& finding : page.refuted) fmt::print("{}\n", finding);
         if (!page.refuted.empty()) status = tool::refuted;
@@ -361,7 +373,7 @@ int run(int argc, char** argv) {
         }
         return tool::good;
     }
-    write(a.svg, tool::svg_of(found[0], n));
+    write(a.svg, tool::svg_of(found[0], n, tool::hosts_of(a.hosts, n)));
     return status;
 }
 

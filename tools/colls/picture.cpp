@@ -27,7 +27,7 @@ constexpr int per_line = 16;  // squares of a rank beside each other
 /// A schedule on n ranks, laid out.
 class drawing {
 public:
-    drawing(const entry& of, int n) : of_(of), n_(n) {
+    drawing(const entry& of, int n, const std::vector<int>& hosts) : of_(of), n_(n), hosts_(hosts) {
         const colls::any_schedule& s = of.schedule;
         if (!s.supports(n)) throw std::runtime_error(fmt::format("{} does not support {} ranks", title(), n));
         slots_ = s.blocks(n) + s.scratch(n);
@@ -48,13 +48,28 @@ public:
     int rounds() const { return static_cast<int>(states_.size()) - 1; }
     std::string title() const { return fmt::format("{}, {}", of_.family, colls::name_of(of_.schedule.implements)); }
     std::string heading() const {
-        return escaped(fmt::format("{}: {} ranks, {} round{}", title(), n_, rounds(), rounds() == 1 ? "" : "s"));
+        std::string text = fmt::format("{}: {} ranks, {} round{}", title(), n_, rounds(), rounds() == 1 ? "" : "s");
+        if (!hosts_.empty()) text += fmt::format("; {} hosts, dashed: between them", hosts_.back() + 1);
+        return escaped(text);
     }
     int height() const { return title_height + n_ * pitch_ + margin; }
     /// With that many moments.
     int width(int moments) const { return rank_width + moments * column_ + (moments - 1) * arrow_width + margin; }
     int moment_x(int moment) const { return rank_width + moment * (column_ + arrow_width); }
 
+    /// The ground of each host's ranks.
+    std::string grounds(int width) const {
+        std::string out;
+        for (int r = 0, first = 0; r < static_cast<int>(hosts_.size()); ++r) {
+            const int host = hosts_[static_cast<std::size_t>(r)];
+            if (r + 1 < n_ && hosts_[static_cast<std::size_t>(r) + 1] == host) continue;
+            out += fmt::format(
+                "<rect x=\"0\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\"><title>host {}</title></rect>\n",
+                top(first) - 3, width, (r + 1 - first) * pitch_, host % 2 == 0 ? "#eef4fa" : "#fbf5ea", host);
+            first = r + 1;
+        }
+        return out;
+    }
     std::string ranks() const {
         std::string out;
         for (int r = 0; r < n_; ++r)
@@ -78,13 +93,14 @@ public:
             x + arrow_width / 2 - 4, title_height - 4, round);
         for (const colls::views::transfer& t : transfers_) {
             if (t.round != round || t.local()) continue;
-            const bool reduces = t.action == colls::action::reduce;
+            const bool reduces = t.action == colls::action::reduce, far = is_far(t);
             out += fmt::format(
-                "<path d=\"M{} {} L{} {}\" stroke=\"{}\" stroke-width=\"{:.1f}\" fill=\"none\" "
-                "marker-end=\"url(#{})\"><title>round {}: rank {} to rank {}, {} block{}{}</title></path>\n",
+                "<path d=\"M{} {} L{} {}\" stroke=\"{}\" stroke-width=\"{:.1f}\"{} fill=\"none\" "
+                "marker-end=\"url(#{})\"><title>round {}: rank {} to rank {}, {} block{}{}{}</title></path>\n",
                 x, middle(t.from), x + arrow_width - 14, middle(t.to), reduces ? reduce_colour : copy_colour,
-                t.blocks.size() > 1 ? 2.0 : 1.2, reduces ? "reduces" : "copies", t.round, t.from, t.to, t.blocks.size(),
-                t.blocks.size() == 1 ? "" : "s", reduces ? ", reduced" : "");
+                t.blocks.size() > 1 ? 2.0 : 1.2, far ? " stroke-dasharray=\"5 3\"" : "", reduces ? "reduces" : "copies",
+                t.round, t.from, t.to, t.blocks.size(), t.blocks.size() == 1 ? "" : "s", reduces ? ", reduced" : "",
+                far ? ", between hosts" : "");
         }
         return out;
     }
@@ -107,6 +123,9 @@ public:
 private:
     static constexpr const char *copy_colour = "#1f77b4", *reduce_colour = "#d62728";
 
+    bool is_far(const colls::views::transfer& t) const {
+        return !hosts_.empty() && hosts_[static_cast<std::size_t>(t.from)] != hosts_[static_cast<std::size_t>(t.to)];
+    }
     int top(int rank) const { return title_height + rank * pitch_; }
     int middle(int rank) const { return top(rank) + (lines_ * (square + gap) - gap) / 2; }
     /// Blocks of different ranks have different hues.
@@ -125,19 +144,21 @@ private:
     }
 
     const entry& of_;
-    int n_, slots_ = 0, lines_ = 1, pitch_ = 0, column_ = 0;
+    const int n_;
+    const std::vector<int> hosts_;
+    int slots_ = 0, lines_ = 1, pitch_ = 0, column_ = 0;
     std::vector<picture_state> states_;
     std::vector<colls::views::transfer> transfers_;
 };
 
 }  // namespace
 
-std::string svg_of(const entry& of, int n) {
-    const drawing d(of, n);
-    const int width = std::max(d.width(d.rounds() + 1), 260);
+std::string svg_of(const entry& of, int n, const std::vector<int>& hosts) {
+    const drawing d(of, n, hosts);
+    const int width = std::max(d.width(d.rounds() + 1), hosts.empty() ? 260 : 480);
     std::string out = drawing::opening(width, d.height());
     out += fmt::format("<text x=\"{}\" y=\"18\" font-size=\"14\">{}</text>\n", margin, d.heading());
-    out += d.ranks();
+    out += d.grounds(width) + d.ranks();
     for (int k = 0; k <= d.rounds(); ++k) {
         out += d.moment(k, d.moment_x(k));
         if (k < d.rounds()) out += d.arrows(k, d.moment_x(k + 1) - arrow_width);
