@@ -422,7 +422,7 @@ make_transports by_queues(int n, int channels, std::deque<std::atomic<std::uint6
 
 }  // namespace
 
-TEST_CASE("kernel executors: between hosts every schedule gives the results of the serial reference", "[cuda]") {
+TEST_CASE("kernel executors: between hosts every schedule gives the results of the serial reference", "[cuda][far]") {
     struct shape {
         std::vector<int> hosts;
         int channels, threads;
@@ -448,7 +448,7 @@ TEST_CASE("kernel executors: between hosts every schedule gives the results of t
 }
 
 TEST_CASE(
-    "kernel executors: hierarchies of hosts of different sizes, some of whose slots stand for no block", "[cuda]") {
+    "kernel executors: hierarchies of hosts of different sizes, some of whose slots stand for no block", "[cuda][far]") {
     for (const std::vector<int>& hosts : {std::vector<int>{0, 0, 1, 2, 2, 2}, {0, 1, 0, 1, 0}, {0, 1, 1, 1}}) {
         const int n = static_cast<int>(hosts.size());
         INFO("n " << n);
@@ -485,7 +485,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("kernel executors: each byte of a hierarchy crosses the network once for a host", "[cuda]") {
+TEST_CASE("kernel executors: each byte of a hierarchy crosses the network once for a host", "[cuda][far]") {
     struct shape {
         int hosts, each;
     };
