@@ -227,7 +227,7 @@ private:
     }
     // One of the sockets has ended; `code` 0: the peer has closed it.
     void close(connection_socket& s, int code) {
-        if (may_connect_again(s)) return connect_again();
+        if (code != EPROTO && may_connect_again(s)) return connect_again();
         const bool while_connecting = s.is_connecting();
         shared_->node.unwatch(s);
         s.close();
