@@ -1,5 +1,7 @@
 #include "network.hpp"
 
+#include "products.hpp"
+
 #include <Eigen/Core>
 
 #include <algorithm>

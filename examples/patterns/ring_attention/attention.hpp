@@ -5,7 +5,7 @@
 
 #include <colls/blocks.hpp>
 
-#include <Eigen/Dense>
+#include <Eigen/Core>
 
 #include <algorithm>
 #include <cmath>
