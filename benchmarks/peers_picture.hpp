@@ -4,6 +4,8 @@
 #include "../examples/common/svg.hpp"
 #include "peers_report.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstddef>

@@ -102,3 +102,11 @@ endfunction()
 function(colls_in_units target files_each)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${files_each})
 endfunction()
+
+# Charts as SVG files, for the examples, the tools, the benchmarks and their tests.
+find_package(fmt QUIET)
+if(fmt_FOUND)
+    set(charts ${PROJECT_SOURCE_DIR}/examples/common)
+    add_library(colls_charts STATIC EXCLUDE_FROM_ALL ${charts}/gantt.cpp ${charts}/plot.cpp ${charts}/svg.cpp)
+    target_link_libraries(colls_charts PUBLIC colls_flags fmt::fmt)
+endif()

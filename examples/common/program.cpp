@@ -11,8 +11,10 @@
 #include <cstdlib>
 #include <exception>
 #include <functional>
+#include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace example {
 
@@ -24,6 +26,20 @@ struct check_failed : std::runtime_error {
 };
 
 }  // namespace
+
+bool output::check(std::string_view what, bool ok) {
+    int all = ok ? 1 : 0;
+    colls::all_reduce(comm_, std::span(&all, 1), colls::min);
+    print("{}: {}\n", what, all == 1 ? "yes" : "NO");
+    if (all != 1 && failed_.empty()) failed_ = what;
+    return all == 1;
+}
+
+void output::print_formatted(fmt::string_view format, fmt::format_args values) {
+    if (comm_.rank() != 0) return;
+    fmt::vprint(format, values);
+    std::fflush(stdout);
+}
 
 program::program(const std::string& purpose) : options(purpose) {
     options.add("-r,--ranks", ranks_, "ranks, where no launcher says how many", between(1, 1024));

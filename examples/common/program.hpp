@@ -21,9 +21,7 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <functional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -42,9 +40,7 @@ public:
     /// Prints on rank 0.
     template <class... Values>
     void print(fmt::format_string<Values...> format, Values&&... values) {
-        if (comm_.rank() != 0) return;
-        fmt::print(format, std::forward<Values>(values)...);
-        std::fflush(stdout);
+        print_formatted(format, fmt::make_format_args(values...));
     }
     void print(const table& t) { print("\n{}\n", t.text()); }
 
@@ -58,18 +54,14 @@ public:
     }
 
     /// Prints "what: yes" or "what: NO". Collective: the answer is yes where `ok` is true on every rank. Returns it.
-    bool check(std::string_view what, bool ok) {
-        int all = ok ? 1 : 0;
-        colls::all_reduce(comm_, std::span(&all, 1), colls::min);
-        print("{}: {}\n", what, all == 1 ? "yes" : "NO");
-        if (all != 1 && failed_.empty()) failed_ = what;
-        return all == 1;
-    }
+    bool check(std::string_view what, bool ok);
 
     /// The first check that failed, or empty.
     const std::string& failed() const { return failed_; }
 
 private:
+    void print_formatted(fmt::string_view format, fmt::format_args values);
+
     colls::communicator& comm_;
     bool quick_;
     std::string plot_file_;

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <numeric>
 #include <random>
 #include <span>
@@ -48,9 +49,9 @@ inline std::span<const int> shard(std::span<const int> batch, int rank, int rank
 /// Trains for `steps` steps (the learning rate falls linearly to 0 over them). The order of the samples depends on the
 /// seed alone, so that any number of ranks goes through the same batches. `exchange` has net.gradients(panel).
 /// `progress(state)` is called after each step.
-template <class T, class Progress>
+template <class T>
 void train(colls::communicator& comm, const settings& how, const dataset& data, int steps, network<T>& net,
-    std::size_t panel, colls::gradient_buckets<T>& exchange, Progress progress) {
+    std::size_t panel, colls::gradient_buckets<T>& exchange, const std::function<void(const state&)>& progress) {
     std::vector<int> order(static_cast<std::size_t>(data.size()));
     std::iota(order.begin(), order.end(), 0);
     std::mt19937_64 random(how.seed);

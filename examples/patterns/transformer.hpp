@@ -201,7 +201,8 @@ private:
         return x;
     }
     double predict(std::span<const std::uint8_t> text, const matrix& x, double total, matrix& delta) {
-        matrix p = end(weights, unembedding) * x;
+        const matrix& last = end(weights, unembedding);
+        matrix p = last * x;
         double loss = 0;
         each_token([&](int c, std::size_t place, int) {
             p.col(c) = (p.col(c).array() - p.col(c).maxCoeff()).exp();
@@ -211,7 +212,7 @@ private:
         });
         p /= total;
         end(gradients, unembedding) = p * x.transpose();
-        delta = end(weights, unembedding).transpose() * p;
+        delta = last.transpose() * p;
         return loss;
     }
     void unembed(std::span<const std::uint8_t> text, const matrix& delta) {

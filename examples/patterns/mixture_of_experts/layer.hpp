@@ -3,7 +3,7 @@
 
 #include <colls/patterns/token_exchange.hpp>
 
-#include <Eigen/Dense>
+#include <Eigen/Core>
 
 #include <algorithm>
 #include <cmath>

@@ -5,11 +5,12 @@
 
 #include <colls/blocks.hpp>
 
-#include <Eigen/Dense>
+#include <Eigen/Core>
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <functional>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -86,8 +87,7 @@ public:
 
     // example-begin forward
     /// Adds keys and values: rows() rows of keys, then rows() rows of values. Calls `between` after each tile.
-    template <class Between>
-    void forward(const matrix& kv, const std::vector<piece>& keys, Between between) {
+    void forward(const matrix& kv, const std::vector<piece>& keys, const std::function<void()>& between) {
         for_each_tile(keys, [&](Eigen::Index h, const piece& q, const piece& k) {
             const auto values = kv.block(shape.rows() + h * shape.size, k.column, shape.size, k.count);
             matrix p = scores(shape, head(q_, h, q), head(kv, h, k), q, k);
@@ -120,8 +120,7 @@ public:
             along_.row(h) = gradient.cwiseProduct(output).middleRows(h * shape.size, shape.size).colwise().sum();
     }
     /// Adds to dq, and to the gradient of these keys and values.
-    template <class Between>
-    void backward(const matrix& kv, const std::vector<piece>& keys, matrix& dkv, Between between) {
+    void backward(const matrix& kv, const std::vector<piece>& keys, matrix& dkv, const std::function<void()>& between) {
         for_each_tile(keys, [&](Eigen::Index h, const piece& q, const piece& k) {
             const Eigen::Index value_row = shape.rows() + h * shape.size;
             const auto values = kv.block(value_row, k.column, shape.size, k.count);

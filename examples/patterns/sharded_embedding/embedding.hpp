@@ -4,7 +4,7 @@
 #include <colls/patterns/token_exchange.hpp>
 
 #include <fmt/format.h>
-#include <Eigen/Dense>
+#include <Eigen/Core>
 
 #include <algorithm>
 #include <cmath>

@@ -4,7 +4,7 @@
 #include "../../common/texts.hpp"
 #include "embedding.hpp"
 
-#include <Eigen/Dense>
+#include <Eigen/Core>
 
 #include <algorithm>
 #include <cmath>
