@@ -447,8 +447,8 @@ TEST_CASE("kernel executors: between hosts every schedule gives the results of t
     }
 }
 
-TEST_CASE(
-    "kernel executors: hierarchies of hosts of different sizes, some of whose slots stand for no block", "[cuda][far]") {
+TEST_CASE("kernel executors: hierarchies of hosts of different sizes, some of whose slots stand for no block",
+    "[cuda][far]") {
     for (const std::vector<int>& hosts : {std::vector<int>{0, 0, 1, 2, 2, 2}, {0, 1, 0, 1, 0}, {0, 1, 1, 1}}) {
         const int n = static_cast<int>(hosts.size());
         INFO("n " << n);

@@ -15,9 +15,9 @@ std::vector<int> hosts_of(const std::string& text, int n);
 
 /// What goes between hosts.
 struct far_traffic {
-    int rounds = 0;                ///< in which something does
-    std::uint64_t blocks = 0;      ///< that the rank sends which sends the most
-    std::uint64_t of_a_host = 0;   ///< that the host sends which sends the most
+    int rounds = 0;               ///< in which something does
+    std::uint64_t blocks = 0;     ///< that the rank sends which sends the most
+    std::uint64_t of_a_host = 0;  ///< that the host sends which sends the most
 };
 /// Counted from the steps of all ranks.
 far_traffic far_traffic_of(const colls::any_schedule& s, const std::vector<int>& hosts);
