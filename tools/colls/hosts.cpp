@@ -23,16 +23,16 @@ std::vector<int> hosts_of(const std::string& text, int n) {
                 "--hosts {}: write how many ranks each host has, as 2,1,3, or one number for all, as 4", text));
         sizes.push_back(size);
     }
-    for (int h = 0; !sizes.empty() && static_cast<int>(hosts.size()) < n; ++h) {
-        if (sizes.size() > 1 && h == static_cast<int>(sizes.size())) break;
-        const int size = sizes[sizes.size() > 1 ? static_cast<std::size_t>(h) : 0];
-        hosts.insert(hosts.end(), static_cast<std::size_t>(std::min(size, n)), h);
+    if (sizes.size() == 1) {  // the last host may have fewer
+        for (int r = 0; r < n; ++r) hosts.push_back(r / sizes[0]);
+        return hosts;
     }
     long all = 0;
     for (const int size : sizes) all += size;
-    if (sizes.size() > 1 && all != n)
+    if (!sizes.empty() && all != n)
         throw std::runtime_error(fmt::format("--hosts {}: these are {} ranks, and the group has {}", text, all, n));
-    hosts.resize(sizes.empty() ? 0 : static_cast<std::size_t>(n));  // the last host may have fewer
+    for (std::size_t h = 0; h < sizes.size(); ++h)
+        hosts.insert(hosts.end(), static_cast<std::size_t>(sizes[h]), static_cast<int>(h));
     return hosts;
 }
 
