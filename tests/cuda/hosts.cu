@@ -1,9 +1,12 @@
 // A group of GPUs on several hosts: a process a rank, started as for world(), with COLLS_HOST naming the hosts.
 //     hosts [SEED]               collectives by several families against a serial reference: counts that do not divide,
-//                                operators that do not commute, small floats, in place, epilogues, groups of parts
+//                                operators that do not commute, small floats, in place, epilogues, groups of parts; and
+//                                messages between ranks
 //     hosts replay [TIMES]       a graph of two calls, replayed
 //     hosts killed RANK [MS]     rank RANK kills itself after so many milliseconds; the others must hear whose death it
 //     was hosts other                rank 0 makes another call than the rest; hosts late: rank 0 makes none
+#include "messages.hpp"
+
 #include <colls/colls.hpp>
 #include <colls/schedules.hpp>
 #include <colls/testing/detail/call_shape.hpp>
@@ -213,14 +216,35 @@ void differential(colls::cuda::communicator& gpu, cudaStream_t stream, word seed
     if (gpu.rank() == 0) std::printf("%d ranks: %d calls, %d wrong\n", n, c.calls(), wrong);
 }
 
+/// Random messages, within hosts and between them, in memory that the ranks of a host reach or do not.
+void messages(colls::cuda::communicator& gpu, cudaStream_t stream, std::size_t seed) {
+    const auto finish = [&] {
+        check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+        gpu.check();
+    };
+    for (std::size_t round = seed; round < seed + 4; ++round) {
+        message_test::part p(gpu, stream, round, message_test::plan_of(gpu.size(), round, 50'000), round % 2 == 0);
+        p.issue();
+        finish();
+        message_test::counted_part counted(gpu, stream, round);
+        counted.issue();
+        finish();
+        wrong += p.wrong() + counted.wrong();
+    }
+    if (gpu.rank() == 0) std::printf("%d ranks: messages, %d wrong so far\n", gpu.size(), wrong);
+}
+
 void replay(colls::cuda::communicator& gpu, cudaStream_t stream, int times) {
     namespace cuda = colls::cuda;
     const std::size_t count = 3001;
     auto sums = gpu.allocate<word>(count);
+    auto copy = gpu.allocate<word>(count);
     auto blocks = gpu.allocate<word>(balanced(count, gpu.size())[static_cast<std::size_t>(gpu.rank())]);
     const auto calls = [&] {
         cuda::reduce_scatter<colls::ring>(gpu, sums, blocks, colls::sum, stream);
         cuda::all_gather<colls::ring>(gpu, blocks, sums, stream);
+        // A message of the sum to the next rank, which compares it.
+        cuda::exchange(gpu, sums, (gpu.rank() + 1) % gpu.size(), copy, (gpu.rank() + gpu.size() - 1) % gpu.size(), stream);
     };
     const auto fill = [&](word x) {
         const std::vector<word> host(count, x);
@@ -242,12 +266,14 @@ void replay(colls::cuda::communicator& gpu, cudaStream_t stream, int times) {
         check(cudaGraphLaunch(ready, stream), "cudaGraphLaunch");
         want *= static_cast<word>(gpu.size());
     }
-    std::vector<word> host(count);
-    check(
-        cudaMemcpyAsync(host.data(), sums.data(), count * sizeof(word), cudaMemcpyDefault, stream), "cudaMemcpyAsync");
-    check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
-    gpu.check();
-    for (const word x : host) wrong += x != want;
+    for (auto* const at : {&sums, &copy}) {
+        std::vector<word> host(count);
+        check(cudaMemcpyAsync(host.data(), at->data(), count * sizeof(word), cudaMemcpyDefault, stream),
+            "cudaMemcpyAsync");
+        check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+        gpu.check();
+        for (const word x : host) wrong += x != want;
+    }
     if (gpu.rank() == 0) std::printf("%d ranks: %d replays, %d elements wrong\n", gpu.size(), times, wrong);
     check(cudaGraphExecDestroy(ready), "cudaGraphExecDestroy");
     check(cudaGraphDestroy(graph), "cudaGraphDestroy");
@@ -319,9 +345,11 @@ int run(const std::string& mode, int a, int b) {
     } else {
         // Two groups in turn, and a part of one: by rows of the hosts' ranks.
         differential(gpu, stream, static_cast<word>(a));
+        messages(gpu, stream, static_cast<std::size_t>(a));
         colls::communicator part = world.split(world.rank() % 2, world.rank());
         colls::cuda::communicator some(part, device, o);
         differential(some, stream, static_cast<word>(a) + 1);
+        messages(some, stream, static_cast<std::size_t>(a) + 1);
         differential(gpu, stream, static_cast<word>(a) + 2);
         result = wrong != 0;
     }

@@ -39,7 +39,7 @@
 // that the busiest rank reads from others, by `direct`, for S bytes in the whole buffer.
 #pragma once
 
-#include <colls/cuda/detail/call.hpp>
+#include <colls/cuda/detail/message_calls.hpp>
 #include <colls/cuda/epilogue.hpp>
 #include <colls/schedules/direct.hpp>
 
@@ -143,6 +143,66 @@ void inclusive_scan(Comm& comm, In&& in, Out&& out, const Op& op, const Stream& 
 template <class S = direct, class Comm, class In, class Out, class Op, class Stream, class Epilogue = no_epilogue>
 void exclusive_scan(Comm& comm, In&& in, Out&& out, const Op& op, const Stream& stream, const Epilogue& epilogue = {}) {
     detail::make_call<collective::exclusive_scan, S>(comm, in, out, op, 0, epilogue, stream);
+}
+
+// Messages between two ranks, and the calls that consist of them: by a cuda::communicator. The receiver reads what the
+// sender has, so that a kernel that sends ends when its receiver has come. Kernels of calls on one stream follow each
+// other: ranks that send to each other do so in one exchange, or in one group of calls (group_of_calls.hpp). Not eager,
+// whatever the size. One round; bytes are those of the messages.
+
+/// Sends a message, which a recv or exchange of rank `to` receives. `data`: of any length. Messages from one rank to
+/// another arrive in the order in which they were sent.
+template <class Comm, class Data, class Stream>
+void send(Comm& comm, Data&& data, int to, const Stream& stream) {
+    const detail::message_buffer out = detail::message_in<Comm, false>(data);
+    detail::make_message(comm, "send", &out, to, nullptr, none, detail::stream_of(stream));
+}
+/// Receives the next message from rank `from`. `data`: as long as the message; another length is a mismatch.
+template <class Comm, class Data, class Stream>
+void recv(Comm& comm, Data&& data, int from, const Stream& stream) {
+    const detail::message_buffer in = detail::message_in<Comm, true>(data);
+    detail::make_message(comm, "recv", nullptr, none, &in, from, detail::stream_of(stream));
+}
+/// Sends one message and receives another at the same time. `out` and `in`: of any lengths, must not overlap. Both
+/// ranks may be this one, and both may be the same.
+template <class Comm, class Out, class In, class Stream>
+void exchange(Comm& comm, Out&& out, int to, In&& in, int from, const Stream& stream) {
+    const detail::message_buffer sent = detail::message_in<Comm, false>(out), received = detail::message_in<Comm, true>(in);
+    detail::make_message(comm, "exchange", &sent, to, &received, from, detail::stream_of(stream));
+}
+
+/// Sends block b of rank r's `in` to rank b, which stores it as block r of its `out`. `sent`, `received`: ranges of n
+/// integers: the elements of the block for each rank, and of that from each rank, which must be what that one sends.
+/// They add up to the sizes of the buffers. Not in place.
+template <class Comm, class In, class Out, class Sent, class Received, class Stream>
+void all_to_all_v(
+    Comm& comm, In&& in, Out&& out, const Sent& sent, const Received& received, const Stream& stream) {
+    using T = detail::element<Out>;
+    static_assert(std::is_same_v<std::remove_const_t<detail::element<In>>, T>, "colls: input and output differ in type");
+    detail::make_all_to_all_v(comm, detail::message_in<Comm, false>(in), detail::message_in<Comm, true>(out), sizeof(T),
+        sent, received, detail::stream_of(stream));
+}
+
+/// Collects rank r's `in` as block r of the root's `out`. `counts`: at the root a range of n integers, the elements of
+/// each block, which add up to the size of `out`; not used elsewhere, as is `out`. In place at the root: `in` is its
+/// own block of `out`.
+template <class Comm, class In, class Out, class Counts, class Stream>
+void gather_v(Comm& comm, In&& in, Out&& out, const Counts& counts, int root, const Stream& stream) {
+    using T = detail::element<Out>;
+    static_assert(std::is_same_v<std::remove_const_t<detail::element<In>>, T>, "colls: input and output differ in type");
+    detail::make_rooted_v(comm, true, detail::message_in<Comm, true>(out), detail::message_in<Comm, false>(in),
+        sizeof(T), counts, root, detail::stream_of(stream));
+}
+
+/// Hands block r of the root's `in` to rank r's `out`. `counts`: at the root a range of n integers, the elements of each
+/// block, which add up to the size of `in`; not used elsewhere, as is `in`. In place at the root: `out` is its own
+/// block of `in`.
+template <class Comm, class In, class Out, class Counts, class Stream>
+void scatter_v(Comm& comm, In&& in, Out&& out, const Counts& counts, int root, const Stream& stream) {
+    using T = detail::element<Out>;
+    static_assert(std::is_same_v<std::remove_const_t<detail::element<In>>, T>, "colls: input and output differ in type");
+    detail::make_rooted_v(comm, false, detail::message_in<Comm, false>(in), detail::message_in<Comm, true>(out),
+        sizeof(T), counts, root, detail::stream_of(stream));
 }
 
 }  // namespace colls::inline v1::cuda

@@ -13,5 +13,6 @@
 #include <colls/cuda/collectives.hpp>
 #include <colls/cuda/communicator.hpp>
 #include <colls/cuda/epilogue.hpp>
+#include <colls/cuda/group_of_calls.hpp>
 #include <colls/cuda/options.hpp>
 #include <colls/cuda/virtual_ranks.hpp>

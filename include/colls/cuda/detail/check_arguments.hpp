@@ -18,14 +18,21 @@ struct rank_buffers {
     std::size_t in_count = 0, out_count = 0;
 };
 
-[[noreturn]] inline void refuse(collective what, int rank, const char* why) {
+/// The name of a call in errors.
+struct call_name {
+    const char* text;
+    call_name(const char* name) : text(name) {}
+    call_name(collective c) : text(name_of(c)) {}
+};
+
+[[noreturn]] inline void refuse(call_name what, int rank, const char* why) {
     throw error(errc::invalid_argument,
-        (error_text() << "colls: cuda: " << name_of(what) << " on rank " << rank << ": " << why).text(), rank);
+        (error_text() << "colls: cuda: " << what.text << " on rank " << rank << ": " << why).text(), rank);
 }
 
 /// Accepts memory that `device` reaches, and any pointer where count is 0. True: the other devices of the process reach
 /// it, too, once they have peer access. They do not reach memory of a pool (cudaMallocAsync) nor of cuMemCreate.
-inline bool check_pointer(collective what, int rank, const void* at, std::size_t count, int device, const char* which) {
+inline bool check_pointer(call_name what, int rank, const void* at, std::size_t count, int device, const char* which) {
     if (count == 0) return true;
     cudaPointerAttributes a{};
     check(cudaPointerGetAttributes(&a, at), "cudaPointerGetAttributes", rank);
@@ -56,7 +63,7 @@ inline void check_overlap(
                         : "input and output overlap without being in place: in place, they are the same buffer");
 }
 
-inline void check_stream(collective what, int rank, cudaStream_t stream, int device) {
+inline void check_stream(call_name what, int rank, cudaStream_t stream, int device) {
 #if CUDART_VERSION >= 12080
     if (is_captured(stream)) return;  // it cannot be asked, and a launch on another device's stream fails
     int on = device;

@@ -2,7 +2,7 @@
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
 #pragma once
 
-#include <colls/cuda/detail/block_state.hpp>
+#include <colls/cuda/detail/message_state.hpp>
 
 #include <cuda/atomic>
 
@@ -16,6 +16,10 @@ public:
     // At an address that the compiler knows: access through a pointer takes a third more code.
     __device__ static block_state& state() {
         __shared__ block_state shared;
+        return shared;
+    }
+    __device__ static message_state& messages() {
+        __shared__ message_state shared;
         return shared;
     }
 

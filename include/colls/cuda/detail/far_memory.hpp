@@ -35,6 +35,14 @@ struct alignas(128) far_post {
     far_message sends[max_ports], receives[max_ports];  ///< by port: both ends of a message name it by the same one
 };
 
+/// A piece of a message between two ranks, in a place of the windows: written by a kernel, read by the proxy.
+struct far_mail {
+    std::int32_t peer, receives;
+    std::uint32_t place, bytes;
+    std::uint64_t whole;   ///< bytes of the message
+    std::uint64_t number;  ///< of the piece, among those of its message on the channel
+};
+
 /// Sizes of that memory.
 struct far_layout {
     std::int32_t ranks = 0, channels = 0;
@@ -47,7 +55,22 @@ struct far_layout {
     constexpr std::uint64_t post_bytes() const {
         return sizeof(far_post) + 2 * (std::uint64_t{pieces} * sizeof(far_piece) + window_bytes);
     }
-    constexpr std::uint64_t channel_bytes() const { return 256 + arrived_bytes() + 2 * post_bytes(); }
+    /// Places for pieces of messages between two ranks, in each direction, in the windows of even and odd posts alike:
+    /// these and posts are not used at the same time. All ranks cut messages alike.
+    static constexpr std::uint32_t most_places = 128;
+    constexpr std::uint64_t place_bytes() const {
+        const std::uint64_t each = window_bytes / (most_places / 2) / 128 * 128;
+        return each < 128 ? 128 : each;
+    }
+    constexpr std::uint32_t places() const {
+        const std::uint64_t all = 2 * (window_bytes / place_bytes());
+        return all < most_places ? static_cast<std::uint32_t>(all) : most_places;
+    }
+    /// Entries of the list of such pieces. At most 2 * most_places are under way, fewer than the entries, so that before
+    /// an entry is written again, one behind it is over; and then the proxy, which reads them in order, has read it.
+    static constexpr std::uint32_t mail_entries = 512;
+    static constexpr std::uint64_t mail_bytes = 128 + mail_entries * sizeof(far_mail) + 2 * most_places * 8;
+    constexpr std::uint64_t channel_bytes() const { return 256 + arrived_bytes() + 2 * post_bytes() + mail_bytes; }
     constexpr std::uint64_t bytes() const {
         return static_cast<std::uint64_t>(ranks) * shadow_bytes +
                static_cast<std::uint64_t>(channels) * channel_bytes();
@@ -83,6 +106,21 @@ struct far_memory {
     COLLS_HOST_DEVICE std::byte* window(int channel, std::uint64_t number, bool receives) const {
         return reinterpret_cast<std::byte*>(pieces(channel, number, false) + 2 * std::uint64_t{layout.pieces}) +
                (receives ? layout.window_bytes : 0);
+    }
+    /// Pieces of messages between two ranks so far: written by the channel's kernels.
+    COLLS_HOST_DEVICE std::uint64_t* mailed(int channel) const {
+        return reinterpret_cast<std::uint64_t*>(of_channel(channel + 1) - far_layout::mail_bytes);
+    }
+    COLLS_HOST_DEVICE far_mail& mail(int channel, std::uint64_t number) const {
+        return reinterpret_cast<far_mail*>(mailed(channel) + 16)[number % far_layout::mail_entries];
+    }
+    /// 1 where the piece in a place has left, or arrived: written by the proxy, and set to 0 before by the kernel.
+    COLLS_HOST_DEVICE std::uint64_t* moved(int channel, bool receives, std::uint32_t place) const {
+        return reinterpret_cast<std::uint64_t*>(of_channel(channel + 1)) - 2 * far_layout::most_places +
+               (receives ? far_layout::most_places : 0) + place;
+    }
+    COLLS_HOST_DEVICE std::byte* place(int channel, bool receives, std::uint32_t place) const {
+        return window(channel, place & 1, receives) + (place >> 1) * layout.place_bytes();
     }
 
 private:

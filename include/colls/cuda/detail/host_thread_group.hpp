@@ -2,7 +2,7 @@
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
 #pragma once
 
-#include <colls/cuda/detail/block_state.hpp>
+#include <colls/cuda/detail/message_state.hpp>
 
 #include <atomic>
 #include <barrier>
@@ -28,6 +28,7 @@ private:
     std::vector<unsigned> barriers_;   // that each thread has passed
     std::atomic<unsigned> fence_{0};
     block_state state_{};
+    message_state messages_{};
 };
 
 /// One thread of a host_block.
@@ -38,6 +39,7 @@ public:
     int index() const { return index_; }
     int size() const { return block_->threads_; }
     block_state& state() { return block_->state_; }
+    message_state& messages() { return block_->messages_; }
     bool any(bool mine) {
         unsigned& passed = block_->barriers_[static_cast<std::size_t>(index_)];
         std::atomic<bool>& vote = block_->votes_[passed % 3];

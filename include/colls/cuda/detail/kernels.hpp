@@ -6,6 +6,7 @@
 
 #include <colls/cuda/detail/device_thread_group.hpp>
 #include <colls/cuda/detail/eager_executor.hpp>
+#include <colls/cuda/detail/message_executor.hpp>
 #include <colls/cuda/detail/multicast_executor.hpp>
 #include <colls/cuda/detail/packet_executor.hpp>
 #include <colls/cuda/detail/schedule_executor.hpp>
@@ -22,36 +23,66 @@ struct kernel_buffers {
     shared_address in_where, out_where;
 };
 
+/// What the calls of one launch do not share.
+struct call_part {
+    std::uint64_t count = 0, chunk = 0, fingerprint = 0;
+    std::int32_t root = 0, channels = 1, chunks = 1;
+    std::int32_t first_channel = 0;
+};
+/// Calls of a launch, at most.
+inline constexpr int most_calls = 16;
+
 template <class Op, class Epilogue>
 struct kernel_arguments {
     const rank_handle* handles = nullptr;  ///< [rank_count], in device memory
-    std::int32_t rank_count = 1;
-    kernel_call common;  ///< without the buffers
-    kernel_buffers of[max_local_ranks];
+    std::int32_t rank_count = 1, calls = 1;
+    kernel_call common;  ///< without the buffers, and without what is in `parts`
+    call_part parts[most_calls];
+    kernel_buffers of[max_local_ranks];  ///< [calls * rank_count]
     std::int32_t has_offsets = 0;
     std::uint64_t offsets[max_ranks + 1] = {};  ///< see kernel_call; by value, so that a graph keeps its own
     Op op;
     Epilogue epilogue;
 
-    /// Sets the call of this block's rank in the block's state; returns the block's channel.
-    __device__ int load_call() const {
+    /// Calls run(channel) for each call in which this block takes part, until one returns false.
+    template <class Run>
+    __device__ void run_calls(const Run& run) const {
+        COLLS_ROLLED
+        for (int i = 0; i < calls; ++i) {
+            const int channel = static_cast<int>(blockIdx.x / static_cast<unsigned>(rank_count)) - parts[i].first_channel;
+            if (channel < 0 || channel >= parts[i].channels) continue;
+            load_call(i);
+            if (!run(channel + parts[i].first_channel)) return;
+        }
+    }
+
+private:
+    /// Sets call i of this block's rank in the block's state.
+    __device__ void load_call(int i) const {
+        if (i != 0) __syncthreads();  // no thread reads the last one any more
         if (has_offsets != 0)
-            for (unsigned i = threadIdx.x; i <= max_ranks; i += blockDim.x)
-                device_thread_group::state().offsets[i] = offsets[i];
+            for (unsigned b = threadIdx.x; b <= max_ranks; b += blockDim.x)
+                device_thread_group::state().offsets[b] = offsets[b];
         if (threadIdx.x == 0) {
             const unsigned local = blockIdx.x % static_cast<unsigned>(rank_count);
+            const kernel_buffers& mine = of[static_cast<unsigned>(i * rank_count) + local];
             block_state& state = device_thread_group::state();
             state.self = handles[local];
             kernel_call& c = state.call;
             c = common;
-            c.in = of[local].in;
-            c.out = of[local].out;
-            c.in_where = of[local].in_where;
-            c.out_where = of[local].out_where;
+            c.count = parts[i].count;
+            c.chunk = parts[i].chunk;
+            c.fingerprint = parts[i].fingerprint;
+            c.root = parts[i].root;
+            c.channels = parts[i].channels;
+            c.chunks = parts[i].chunks;
+            c.in = mine.in;
+            c.out = mine.out;
+            c.in_where = mine.in_where;
+            c.out_where = mine.out_where;
             if (has_offsets != 0) c.offsets = state.offsets;
         }
         __syncthreads();
-        return static_cast<int>(blockIdx.x / static_cast<unsigned>(rank_count));
     }
 };
 
@@ -59,32 +90,54 @@ struct kernel_arguments {
 template <class Schedule, class T, class D, class Op, class Epilogue>
 __global__ void __launch_bounds__(block_threads, 1)
     schedule_kernel(const __grid_constant__ kernel_arguments<Op, Epilogue> a, const Schedule s) {
-    const int channel = a.load_call();
-    run_schedule<T, D>(device_thread_group(), channel, s, a.op, a.epilogue);
+    a.run_calls([&](int channel) {
+        return run_schedule<T, D>(device_thread_group(), channel, s, a.op, a.epilogue);
+    });
 }
 
 /// A call by a schedule, by packets.
 template <class Schedule, class T, class D, class Op, class Epilogue>
 __global__ void __launch_bounds__(block_threads, 1)
     packet_kernel(const __grid_constant__ kernel_arguments<Op, Epilogue> a, const Schedule s) {
-    const int channel = a.load_call();
-    run_by_packets<T, D>(device_thread_group(), channel, s, a.op, a.epilogue);
+    a.run_calls([&](int channel) {
+        return run_by_packets<T, D>(device_thread_group(), channel, s, a.op, a.epilogue);
+    });
 }
 
 /// An all_reduce by the switch.
 template <class T, class D, class Op, class Epilogue>
 __global__ void __launch_bounds__(block_threads, 1) multicast_kernel(
     const __grid_constant__ kernel_arguments<Op, Epilogue> a, const __grid_constant__ multicast_window window) {
-    const int channel = a.load_call();
-    run_by_multicast<T, D>(device_thread_group(), channel, window, a.op, a.epilogue);
+    a.run_calls([&](int channel) {
+        return run_by_multicast<T, D>(device_thread_group(), channel, window, a.op, a.epilogue);
+    });
+}
+
+/// Messages between this rank and others.
+struct message_arguments {
+    const rank_handle* handle = nullptr;  ///< in device memory
+    message_list list;
+};
+static_assert(sizeof(message_arguments) <= 4096, "what a kernel takes on every device");
+
+template <class G>
+__global__ void __launch_bounds__(block_threads, 1) message_kernel(const __grid_constant__ message_arguments a) {
+    if (threadIdx.x == 0) {
+        G::state().self = *a.handle;
+        G::state().call = {};
+    }
+    __syncthreads();
+    const int channels = G::state().self.sizes.channels;
+    run_messages(G(), (static_cast<int>(blockIdx.x) + a.list.first_channel) % channels, a.list);
 }
 
 /// A call on the eager path.
 template <collective what, class T, class D, class Op, class Epilogue>
 __global__ void __launch_bounds__(block_threads, 1)
     eager_kernel(const __grid_constant__ kernel_arguments<Op, Epilogue> a) {
-    const int channel = a.load_call();
-    run_eager<what, T, D>(device_thread_group(), channel, a.op, a.epilogue);
+    a.run_calls([&](int channel) {
+        return run_eager<what, T, D>(device_thread_group(), channel, a.op, a.epilogue);
+    });
 }
 
 }  // namespace colls::inline v1::cuda::detail

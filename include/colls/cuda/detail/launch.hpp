@@ -2,7 +2,7 @@
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
 #pragma once
 
-#include <colls/cuda/detail/check_arguments.hpp>
+#include <colls/cuda/detail/calls_together.hpp>
 #include <colls/cuda/detail/local_ranks.hpp>
 #include <colls/cuda/detail/protocol_table.hpp>
 #include <colls/cuda/detail/staging.hpp>
@@ -36,13 +36,13 @@ constexpr std::uint64_t chunk_elements(std::uint64_t bytes) {
 /// Launches `kernel` with blocks for `channels` channels of each local rank. Throws unsupported where the device does
 /// not hold them all at once.
 inline void launch_kernel(
-    local_ranks& ranks, collective what, const void* kernel, int channels, void** arguments, cudaStream_t stream) {
+    local_ranks& ranks, call_name what, const void* kernel, int channels, void** arguments, cudaStream_t stream) {
     const int rank = ranks.ranks().front().rank;
     const int resident = ranks.loaded(kernel).resident_blocks,
               blocks = channels * static_cast<int>(ranks.ranks().size());
     if (blocks > resident)
         throw error(errc::unsupported,
-            (error_text() << "colls: cuda: " << name_of(what) << " needs " << blocks
+            (error_text() << "colls: cuda: " << what.text << " needs " << blocks
                           << " blocks at once, and the device holds " << resident
                           << ": take fewer ranks, or a lower options.channels")
                 .text(),
@@ -52,7 +52,7 @@ inline void launch_kernel(
     device_residency* const others = ranks.residency();
     if (others != nullptr && !others->fits(stream, share))
         throw error(errc::unsupported,
-            (error_text() << "colls: cuda: " << name_of(what) << " on rank " << rank << " needs " << blocks
+            (error_text() << "colls: cuda: " << what.text << " on rank " << rank << " needs " << blocks
                           << " of the " << resident
                           << " blocks that the device holds, which also has calls of other groups on other streams: "
                              "they might wait for each other for ever: wait for those calls, use "
@@ -117,6 +117,63 @@ inline std::uint64_t chunk_for_windows(const local_ranks& ranks, const slot_map&
     return (room / element / quantum - 1) * quantum;
 }
 
+/// A call that is ready to be launched: `Second` is what its kernel takes besides the arguments.
+template <class Op, class Epilogue, class Second>
+struct prepared_call final : pending_call {
+    call_name what;
+    const void* kernel;
+    kernel_arguments<Op, Epilogue> a;
+    Second second;
+    prepared_call(call_name w, const void* k, const kernel_arguments<Op, Epilogue>& all, const Second& s)
+        : what(w), kernel(k), a(all), second(s) {
+        const kernel_call& c = a.common;
+        a.parts[0] = {c.count, c.chunk, c.fingerprint, c.root, c.channels, c.chunks, 0};
+    }
+
+    /// The decision depends only on what is equal on all ranks.
+    bool add(const pending_call& other, int channels) override {
+        const auto* const next = dynamic_cast<const prepared_call*>(&other);
+        if (next == nullptr || next->kernel != kernel || !std::is_empty_v<Op> || !std::is_empty_v<Epilogue> ||
+            a.has_offsets != 0 || next->a.has_offsets != 0 || a.calls == most_calls ||
+            (a.calls + 1) * a.rank_count > max_local_ranks || next->a.common.slots != a.common.slots)
+            return false;
+        call_part& part = a.parts[a.calls];
+        part = next->a.parts[0];
+        // Calls of one channel run beside each other.
+        if (part.channels == 1) part.first_channel = single_++ % channels;
+        std::copy_n(next->a.of, a.rank_count, a.of + a.calls * a.rank_count);
+        ++a.calls;
+        return true;
+    }
+    void launch(local_ranks& ranks, cudaStream_t stream) override {
+        int channels = 1;
+        for (int i = 0; i < a.calls; ++i) {
+            call_part& part = a.parts[i];
+            channels = std::max(channels, part.first_channel + part.channels);
+            if (a.calls > 1)
+                part.fingerprint = mixed(part.fingerprint, static_cast<std::uint64_t>(a.calls * most_calls + i));
+        }
+        void* arguments[] = {&a, &second};  // a kernel that takes one reads one
+        launch_kernel(ranks, what, kernel, channels, arguments, stream);
+    }
+
+private:
+    int single_ = 1;  // calls of one channel
+};
+
+/// Launches a call, or adds it to those that are launched together.
+template <class Op, class Epilogue, class Second>
+void issue(local_ranks& ranks, collective what, const void* kernel, const kernel_arguments<Op, Epilogue>& a,
+    const Second& second, cudaStream_t stream) {
+    using call = prepared_call<Op, Epilogue, Second>;
+    calls_together* const together = ranks.together();
+    if (together == nullptr) return call(what, kernel, a, second).launch(ranks, stream);
+    ranks.loaded(kernel);
+    auto next = std::make_unique<call>(what, kernel, a, second);
+    if (together->calls.empty() || !together->calls.back()->add(*next, ranks.sizes().channels))
+        together->calls.push_back(std::move(next));
+}
+
 /// Checks and launches a call of all local ranks. `all`: their buffers, in the order of ranks.ranks(). `offsets`: where
 /// user blocks begin (n + 1 entries); empty: they are balanced. `in_kernel`: the schedule, with tables in device
 /// memory. Throws invalid_argument, unsupported, wrong_schedule, peer_failed, std::bad_alloc.
@@ -142,10 +199,10 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
         why << "root " << root << " is out of range: this group has ranks 0 to " << n - 1;
         refuse(what, rank, why.text());
     }
-    check_stream(what, rank, stream, ranks.device());
+    check_stream(ranks, what, stream);
 
     kernel_arguments<Op, Epilogue> a{
-        ranks.handles(), static_cast<std::int32_t>(all.size()), {}, {}, !offsets.empty(), {}, op, epilogue};
+        ranks.handles(), static_cast<std::int32_t>(all.size()), 1, {}, {}, {}, !offsets.empty(), {}, op, epilogue};
     bool reached = true;  // by the other devices of the process
     for (std::size_t i = 0; i < all.size(); ++i) {
         const rank_buffers& b = all[i];
@@ -216,9 +273,8 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
                                             slice <= ranks.sizes().eager_bytes))) {
         c.user_blocks = by_rank ? n : 1;
         set_fingerprint(1);
-        void* arguments[] = {&a};
-        return launch_kernel(ranks, what, reinterpret_cast<const void*>(&eager_kernel<what, T, D, Op, Epilogue>),
-            c.channels, arguments, stream);
+        return issue(
+            ranks, what, reinterpret_cast<const void*>(&eager_kernel<what, T, D, Op, Epilogue>), a, 0, stream);
     }
 
     const stored_slot_map& m = ranks.map_for(s);
@@ -228,9 +284,6 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
     c.width = m.map.width;
     c.keeps_input = m.map.keeps_input;
     c.user_blocks = m.map.blocks;
-    Schedule value = in_kernel;
-    void* arguments[] = {&a, &value};
-
     // Packets: if all that a channel receives in the call has room at once.
     const std::uint64_t largest = limit_of(protocol::packets, o.middle_bytes, table.packets);
     if (n > 1 && !ranks.far() && !m.map.copies_twice && c.count * sizeof(T) <= largest) {
@@ -243,16 +296,15 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
                 ranks.sizes().packet_bytes / 2 &&
             static_cast<std::uint64_t>(c.width) * slot_bytes(c.chunk, sizeof(T)) <= ranks.sizes().scratch_bytes) {
             set_fingerprint(mixed(m.map.fingerprint ^ name_hash<Schedule>(), 2));
-            return launch_kernel(ranks, what,
-                reinterpret_cast<const void*>(&packet_kernel<Schedule, T, D, Op, Epilogue>), c.channels, arguments,
-                stream);
+            return issue(ranks, what, reinterpret_cast<const void*>(&packet_kernel<Schedule, T, D, Op, Epilogue>), a,
+                in_kernel, stream);
         }
     }
 
     // The switch: where the group has multicast memory, which it has if the options allow an order of any kind.
     if constexpr (what == collective::all_reduce && folds_in_switch<T, Op>) {
         const void* const kernel = reinterpret_cast<const void*>(&multicast_kernel<T, D, Op, Epilogue>);
-        multicast_window window = ranks.multicast();
+        const multicast_window window = ranks.multicast();
         if (window.bytes_each != 0 && (o.protocol == protocol::automatic || o.protocol == protocol::multicast) &&
             ranks.loaded(kernel).ptx_version >= 90) {
             c.channels = channels_for(c.count * sizeof(T), least_slice);
@@ -260,9 +312,7 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
             c.chunks =
                 static_cast<std::int32_t>(chunks_needed(c.count, static_cast<std::uint64_t>(c.channels), c.chunk));
             set_fingerprint(3);
-            void* by_switch[] = {&a, &window};
-            launch_kernel(ranks, what, kernel, c.channels, by_switch, stream);
-            return;
+            return issue(ranks, what, kernel, a, window, stream);
         }
     }
 
@@ -288,12 +338,15 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
     c.chunks = static_cast<std::int32_t>(
         chunks_needed(longest_of(c.user_blocks), static_cast<std::uint64_t>(c.channels), c.chunk));
     set_fingerprint(m.map.fingerprint ^ name_hash<Schedule>());
-    staged_call staged(ranks, stream);
+    std::size_t used = 0;
+    calls_together* const together = ranks.together();
+    staged_call staged(ranks, stream, together != nullptr ? together->staged : used);
     const bool by_staging = !reached && ranks.staging().size() != 0;
     if (by_staging) staged.stage(what, all[0], sizeof(T), sizeof(D), a.of[0]);
-    launch_kernel(ranks, what, reinterpret_cast<const void*>(&schedule_kernel<Schedule, T, D, Op, Epilogue>),
-        c.channels, arguments, stream);
-    if (by_staging) staged.copy_back();
+    issue(ranks, what, reinterpret_cast<const void*>(&schedule_kernel<Schedule, T, D, Op, Epilogue>), a, in_kernel,
+        stream);
+    if (by_staging && together != nullptr) together->copies_back.emplace_back([staged] { staged.copy_back(); });
+    if (by_staging && together == nullptr) staged.copy_back();
 }
 
 }  // namespace colls::inline v1::cuda::detail

@@ -65,6 +65,8 @@ struct stored_slot_map {
     const std::int32_t* transfers = nullptr;
 };
 
+struct calls_together;
+
 class local_ranks {
 public:
     /// For ranks of a group of n on `device`. `channels`: of each rank, the same on all ranks.
@@ -270,6 +272,9 @@ public:
         if (devices.size() > 1 && bytes > 0) staging_ = device_memory(device_, bytes);
         peer_devices_ = std::move(devices);
     }
+    /// The calls that are launched together, while there are such; else null.
+    calls_together* together() const { return together_; }
+    void set_together(calls_together* t) { together_ = t; }
     /// Memory that the other devices of the process reach; empty where all memory of this device is reached.
     const device_memory& staging() const { return staging_; }
 
@@ -323,7 +328,8 @@ private:
             case failure::mismatch:
                 code = errc::mismatch;
                 text << "rank " << peer
-                     << " made a different call (collective, schedule, type, operator, count or root)";
+                     << " made a different call (collective, schedule, type, operator, count or root; of a message, its "
+                        "length)";
                 break;
             case failure::aborted:
                 text << "rank " << peer << " aborted";
@@ -378,6 +384,7 @@ private:
     resident_group resident_;
     std::vector<int> peer_devices_;
     device_memory staging_;
+    calls_together* together_ = nullptr;
     private_stream orders_;
     std::mutex order_mutex_;
     std::atomic<std::uint32_t> order_{0};  ///< to the local ranks: a poison word

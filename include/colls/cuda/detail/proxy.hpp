@@ -99,6 +99,14 @@ private:
         std::unique_ptr<extend::message_transport> transport;
         std::deque<under_way> posts;  // at most two
         std::uint64_t begun = 0, ended = 0;
+        struct piece {
+            int peer;
+            bool receives;
+            std::uint32_t place;
+            std::uint64_t number;  // of the message, in its direction
+        };
+        std::vector<piece> mail;  // under way: pieces of messages between two ranks
+        std::uint64_t mail_begun = 0;
 
         void heard(int peer, const extend::control_message& what) override { owner.heard(peer, what); }
         void lost(int peer, const char* why) override { owner.find(peer, {failure::died, peer, why}); }
@@ -109,6 +117,9 @@ private:
             owner.find(peer, {failure::mismatch, peer, text.text()});
         }
     };
+
+    /// In labels, which name round and port of other messages.
+    static constexpr std::uint32_t between_two_ranks = 0xffffffffu;
 
     static std::atomic_ref<std::uint64_t> word(std::uint64_t* at) { return std::atomic_ref<std::uint64_t>(*at); }
 
@@ -143,9 +154,17 @@ private:
         channel& c = *channels_[static_cast<std::size_t>(number)];
         // Acquire: the post and what it sends were written before.
         const std::uint64_t posted = word(memory_.posted(number)).load(std::memory_order_acquire);
+        const std::uint64_t mailed = word(memory_.mailed(number)).load(std::memory_order_acquire);  // likewise
         c.transport->progress();
         if (has_given_up_) return false;
         while (c.begun < posted) begin(number, c);
+        if (c.mail_begun < mailed) begin_mail(number, c, mailed);
+        std::erase_if(c.mail, [&](const channel::piece& p) {
+            if ((p.receives ? c.transport->received(p.peer) : c.transport->sent(p.peer)) <= p.number) return false;
+            // Release: the piece is in its place, or the transport has read it.
+            word(memory_.moved(number, p.receives, p.place)).store(1, std::memory_order_release);
+            return true;
+        });
         for (under_way& u : c.posts) look_after(number, c, u);
         const auto is_over = [](const under_way& u) {
             for (const under_way::message& m : u.messages)
@@ -157,7 +176,23 @@ private:
             // Release: the transport has read the post's window.
             word(memory_.done(number)).store(++c.ended, std::memory_order_release);
         }
-        return !c.posts.empty();
+        return !c.posts.empty() || !c.mail.empty();
+    }
+    void begin_mail(int number, channel& c, std::uint64_t mailed) {
+        const std::size_t before = c.mail.size();
+        for (; c.mail_begun < mailed; ++c.mail_begun) {
+            const far_mail& m = memory_.mail(number, c.mail_begun);
+            const bool receives = m.receives != 0;
+            const extend::piece piece{memory_.place(number, receives, m.place), m.bytes};
+            const extend::message_label label{m.whole, m.number, between_two_ranks};
+            const int count = m.bytes != 0;
+            c.mail.push_back({m.peer, receives, m.place,
+                receives ? c.transport->receive(m.peer, label, &piece, count)
+                         : c.transport->send(m.peer, label, &piece, count)});
+        }
+        c.transport->flush();
+        for (std::size_t i = before; i < c.mail.size(); ++i)
+            if (!c.mail[i].receives) c.transport->request_completion(c.mail[i].peer);
     }
     void begin(int number, channel& c) {
         const far_post& post = memory_.post(number, c.begun);

@@ -14,7 +14,9 @@ namespace colls::inline v1::cuda::detail {
 /// reads this rank's buffers any more.
 class staged_call {
 public:
-    explicit staged_call(local_ranks& ranks, cudaStream_t stream) : ranks_(ranks), stream_(stream) {}
+    /// `used`: bytes of staging memory that calls of the same launch use; this one adds its own.
+    staged_call(local_ranks& ranks, cudaStream_t stream, std::size_t& used)
+        : ranks_(ranks), stream_(stream), used_(used) {}
 
     /// Sets in `to` the staging memory for the buffers of `b`, and copies what the kernel reads. size_in, size_out:
     /// bytes of an element. Throws unsupported where staging memory does not suffice.
@@ -72,7 +74,7 @@ private:
 
     local_ranks& ranks_;
     const cudaStream_t stream_;
-    std::size_t used_ = 0;
+    std::size_t& used_;
     range result_;
     const std::byte* copy_of_result_ = nullptr;
 };

@@ -42,12 +42,13 @@ struct alignas(16) packet {
 };
 
 struct block_state;
+struct message_state;
 
 /// Threads that share a barrier and a block_state, and how they reach memory that other ranks write. Copies of a group
 /// are the same group.
 ///   index(), size()    of the calling thread; threads of the group
 ///   any(b)             a barrier; returns true on all threads if b was true on one
-///   state()            the group's block_state
+///   state()            the group's block_state; messages(): its message_state
 ///   release            stores a counter that orders all other accesses between two ranks
 ///   reached(a, b, x)   true if counters a and b are at least x, which orders as well
 ///   relaxed, put       loads and stores a word or a packet between two ranks, without order, also of a packet's words
@@ -62,6 +63,7 @@ concept thread_group = requires(G& g, const std::uint64_t* from, std::uint64_t* 
     { g.size() } -> std::convertible_to<int>;
     { g.any(true) } -> std::same_as<bool>;
     { g.state() } -> std::same_as<block_state&>;
+    { g.messages() } -> std::same_as<message_state&>;
     { g.reached(from, from, std::uint64_t{}) } -> std::same_as<bool>;
     g.release(to, std::uint64_t{});
     { g.relaxed(from) } -> std::same_as<std::uint64_t>;

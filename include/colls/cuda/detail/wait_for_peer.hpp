@@ -59,10 +59,15 @@ class backoff {
 public:
     /// Between two looks at what is waited for. False: the wait has failed, and this rank has given up.
     COLLS_DEVICE bool pause(G& g, int channel, int peer, int round) {
+        return pause(g, channel, peer, round, pauses_, since_);
+    }
+    /// The same, of a wait whose state, 0 and 0 at its beginning, is kept elsewhere.
+    COLLS_DEVICE static bool pause(
+        G& g, int channel, int peer, int round, std::uint32_t& pauses, std::uint64_t& since) {
         g.pause();
-        if ((++pauses_ & 63u) != 0) return true;  // reading the clock and poison words takes longer than a look
-        since_ = after_a_look(g, channel, peer, round, pauses_, since_);
-        return since_ != 0;
+        if ((++pauses & 63u) != 0) return true;  // reading the clock and poison words takes longer than a look
+        since = after_a_look(g, channel, peer, round, pauses, since);
+        return since != 0;
     }
 
 private:

@@ -1,8 +1,8 @@
 // A rank's workspace: the memory through which its kernels synchronise with those of other ranks.
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
 //
-// In order: the rank's poison word and its refusal, a text, the state of each channel, the eager slots, scratch memory,
-// packets.
+// In order: the rank's poison word and its refusal, a text, the state of each channel, its mailboxes, the eager slots,
+// scratch memory, packets.
 // Every rank reaches every workspace.
 //
 // A channel is one thread block of every rank, those of equal index. Channels share nothing, so that no kernel needs a
@@ -32,6 +32,22 @@ struct alignas(128) channel_state {
     std::uint32_t eager_calls;                  ///< eager calls so far; the flag in their words. Private.
     std::uint32_t packet_calls;                 ///< calls by packets so far; the flag in their words. Private.
     std::uint64_t far_posts;                    ///< posts so far: see far_memory.hpp. Private.
+    std::uint64_t far_mail;                     ///< likewise, of pieces of messages between two ranks. Private.
+};
+
+/// A piece of a message between two ranks.
+struct offered_piece {
+    std::uint64_t whole, bytes;  ///< of the message, of the piece
+    shared_address at;           ///< hidden: so many bytes after the beginning of the sender's scratch memory
+};
+
+/// What one rank of this host writes for another on a channel, in the memory of that other one, for messages between
+/// the two: see transfer_executor.hpp.
+struct alignas(128) mailbox {
+    std::uint64_t offered;    ///< pieces that it has offered to the owner of this memory so far
+    std::uint64_t taken;      ///< pieces that it has taken from the owner so far
+    std::uint64_t received;   ///< pieces that the owner has taken from it: written by the owner. Private.
+    offered_piece pieces[2];  ///< of even and odd number
 };
 
 /// Sizes of a workspace: the same on all ranks.
@@ -47,8 +63,13 @@ struct workspace_layout {
                                    channels_begin = text_begin + text_bytes;
     /// Words of an eager slot: one of the fingerprint, and one for each 4 bytes of data.
     constexpr std::uint64_t words() const { return 1 + eager_bytes / 4; }
-    constexpr std::uint64_t eager_begin() const {
+    constexpr std::uint64_t mail_begin() const {
         return channels_begin + static_cast<std::uint64_t>(channels) * sizeof(channel_state);
+    }
+    /// One for each rank of a host.
+    constexpr std::uint64_t mailboxes() const { return static_cast<std::uint64_t>(ranks < max_ranks ? ranks : max_ranks); }
+    constexpr std::uint64_t eager_begin() const {
+        return mail_begin() + static_cast<std::uint64_t>(channels) * mailboxes() * sizeof(mailbox);
     }
     constexpr std::uint64_t eager_slot_bytes() const { return (words() * 8 + 127) / 128 * 128; }
     constexpr std::uint64_t eager_bytes_of_channel() const {
@@ -102,6 +123,11 @@ COLLS_DEVICE inline std::uint32_t* refusal_of(const rank_handle& t, int rank) {
 }
 COLLS_DEVICE inline channel_state& channel_of(const rank_handle& t, int rank, int channel) {
     return reinterpret_cast<channel_state*>(t.workspaces[rank] + workspace_layout::channels_begin)[channel];
+}
+/// In the memory of `owner`, what `writer` writes for it; both are on this host.
+COLLS_DEVICE inline mailbox& mailbox_of(const rank_handle& t, int owner, int channel, int writer) {
+    return reinterpret_cast<mailbox*>(t.workspaces[owner] + t.sizes.mail_begin())[static_cast<std::uint64_t>(channel) *
+            t.sizes.mailboxes() + static_cast<std::uint64_t>(place_of(t, writer))];
 }
 /// Where rank `from` writes its eager messages to rank `to`; `parity`: of the call.
 COLLS_DEVICE inline std::uint64_t* eager_slot_of(const rank_handle& t, int to, int channel, int from, unsigned parity) {

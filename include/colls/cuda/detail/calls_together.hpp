@@ -1,0 +1,43 @@
+// Calls that are launched together: see group_of_calls.
+// IWYU pragma: private, include <colls/transports/cuda.hpp>
+#pragma once
+
+#include <colls/cuda/detail/check_arguments.hpp>
+#include <colls/cuda/detail/local_ranks.hpp>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace colls::inline v1::cuda::detail {
+
+/// A call that is ready to be launched.
+struct pending_call {
+    virtual ~pending_call() = default;
+    /// Takes the other one into the same launch; `channels`: of a rank. False: it needs one of its own.
+    virtual bool add(const pending_call& other, int channels) = 0;
+    virtual void launch(local_ranks& ranks, cudaStream_t stream) = 0;
+};
+
+struct calls_together {
+    bool has_stream = false;
+    cudaStream_t stream = nullptr;                    ///< of its first call
+    std::vector<message> sends, receives;             ///< in the order of the calls
+    std::vector<std::unique_ptr<pending_call>> calls;  ///< collective ones
+    std::size_t staged = 0;                           ///< bytes of staging memory that are in use
+    std::vector<std::function<void()>> copies_back;   ///< from there, after the launches
+};
+
+/// Checks the stream of a call.
+inline void check_stream(local_ranks& ranks, call_name what, cudaStream_t stream) {
+    const int rank = ranks.ranks().front().rank;
+    check_stream(what, rank, stream, ranks.device());
+    calls_together* const all = ranks.together();
+    if (all == nullptr) return;
+    if (all->has_stream && all->stream != stream)
+        refuse(what, rank, "its stream is another one than that of the calls before in its group of calls");
+    all->has_stream = true;
+    all->stream = stream;
+}
+
+}  // namespace colls::inline v1::cuda::detail

@@ -1,0 +1,136 @@
+// From the ranges and counts of a call to messages.
+// IWYU pragma: private, include <colls/transports/cuda.hpp>
+#pragma once
+
+#include <colls/cuda/detail/call.hpp>
+#include <colls/cuda/detail/launch_messages.hpp>
+
+#include <iterator>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace colls::inline v1::cuda::detail {
+
+/// A message in a contiguous range.
+struct message_buffer {
+    const void* at = nullptr;
+    std::size_t bytes = 0;
+    std::uint64_t begin() const { return reinterpret_cast<std::uint64_t>(at); }
+    std::uint64_t end() const { return begin() + bytes; }
+    bool overlaps(const message_buffer& b) const { return bytes != 0 && b.bytes != 0 && begin() < b.end() && b.begin() < end(); }
+};
+template <class Comm, bool written, class R>
+message_buffer message_in(R& range) {
+    static_assert(!Comm::takes_buffer_of_each_rank,
+        "colls: messages, and calls with counts of each rank, take a cuda::communicator: virtual_ranks makes its ranks' "
+        "calls all at once");
+    using T = element<R>;
+    static_assert(std::is_trivially_copyable_v<T>, "colls: elements must be trivially copyable");
+    static_assert(!written || !std::is_const_v<T>, "colls: the output buffer is const");
+    return {range.data(), range.size() * sizeof(T)};
+}
+
+/// Cuts a buffer of `whole` into blocks of counts[r] elements of `size` bytes, one for each of n ranks.
+template <class Counts>
+std::vector<message_buffer> blocks_of_counts(
+    call_name what, int rank, int n, const message_buffer& whole, std::size_t size, const Counts& counts, const char* which) {
+    std::vector<message_buffer> all;
+    const std::byte* at = static_cast<const std::byte*>(whole.at);
+    std::size_t left = whole.bytes / size;
+    bool fits = true;
+    for (const auto c : counts) {
+        if constexpr (std::is_signed_v<std::remove_cvref_t<decltype(c)>>) fits = fits && c >= 0;
+        const auto count = static_cast<std::size_t>(c);
+        fits = fits && count <= left;
+        if (!fits) break;
+        all.push_back({at, count * size});
+        at += count * size;
+        left -= count;
+    }
+    if (fits && all.size() == static_cast<std::size_t>(n) && left == 0) return all;
+    error_text why;
+    why << "the counts of what is " << which;
+    if (!fits)
+        why << " are negative, or add up to more than the " << whole.bytes / size << " elements of the buffer";
+    else if (left != 0 && all.size() == static_cast<std::size_t>(n))
+        why << " leave " << left << " elements of the buffer over";
+    else
+        why << " have " << all.size() << " entries, and should have one for each of " << n << " ranks";
+    refuse(what, rank, why.text());
+}
+
+inline void refuse_overlap(call_name what, int rank, const message_buffer& in, const message_buffer& out) {
+    if (in.overlaps(out)) refuse(what, rank, "input and output overlap: give it two buffers");
+}
+
+/// Makes messages: at most one of the two buffers in each direction is not there.
+template <class Comm>
+void make_message(
+    Comm& comm, call_name what, const message_buffer* out, int to, const message_buffer* in, int from, cudaStream_t stream) {
+    launch_or_tell(comm.context(), [&](local_ranks& ranks) {
+        make_messages(ranks, what, stream, [&](std::vector<message>& sends, std::vector<message>& receives) {
+            if (out != nullptr && in != nullptr) refuse_overlap(what, ranks.ranks().front().rank, *out, *in);
+            if (out != nullptr) add_message(ranks, what, sends, true, out->at, out->bytes, to);
+            if (in != nullptr) add_message(ranks, what, receives, false, in->at, in->bytes, from);
+        });
+    });
+}
+
+template <class Comm, class Sent, class Received>
+void make_all_to_all_v(Comm& comm, const message_buffer& in, const message_buffer& out, std::size_t size,
+    const Sent& sent, const Received& received, cudaStream_t stream) {
+    const call_name what = "all_to_all_v";
+    launch_or_tell(comm.context(), [&](local_ranks& ranks) {
+        make_messages(ranks, what, stream, [&](std::vector<message>& sends, std::vector<message>& receives) {
+            const int n = ranks.size(), rank = ranks.ranks().front().rank;
+            const auto from = blocks_of_counts(what, rank, n, in, size, sent, "sent"),
+                       to = blocks_of_counts(what, rank, n, out, size, received, "received");
+            refuse_overlap(what, rank, in, out);
+            const auto me = static_cast<std::size_t>(rank);
+            if (from[me].bytes != to[me].bytes) refuse(what, rank, "the block for itself has two sizes");
+            for (int r = 0; r < n; ++r) {
+                const auto b = static_cast<std::size_t>(r);
+                add_message(ranks, what, sends, true, from[b].at, from[b].bytes, r);
+                add_message(ranks, what, receives, false, to[b].at, to[b].bytes, r);
+            }
+        });
+    });
+}
+
+/// gather_v, or scatter_v: the root has `whole`, the blocks of all ranks, and each rank `own`, its block.
+template <class Comm, class Counts>
+void make_rooted_v(Comm& comm, bool gathers, const message_buffer& whole, const message_buffer& own, std::size_t size,
+    const Counts& counts, int root, cudaStream_t stream) {
+    const call_name what = gathers ? "gather_v" : "scatter_v";
+    launch_or_tell(comm.context(), [&](local_ranks& ranks) {
+        make_messages(ranks, what, stream, [&](std::vector<message>& sends, std::vector<message>& receives) {
+            const int n = ranks.size(), rank = ranks.ranks().front().rank;
+            if (root < 0 || root >= n) {
+                error_text why;
+                why << "root " << root << " is out of range: this group has ranks 0 to " << n - 1;
+                refuse(what, rank, why.text());
+            }
+            std::vector<message>& of_block = gathers ? sends : receives;
+            std::vector<message>& of_whole = gathers ? receives : sends;
+            if (rank != root) return add_message(ranks, what, of_block, gathers, own.at, own.bytes, root);
+            const auto blocks = blocks_of_counts(what, rank, n, whole, size, counts, gathers ? "received" : "sent");
+            const message_buffer& mine = blocks[static_cast<std::size_t>(rank)];
+            if (mine.bytes != own.bytes) {
+                error_text why;
+                why << "the root's own block has " << own.bytes / size << " elements, and its count is "
+                    << mine.bytes / size;
+                refuse(what, rank, why.text());
+            }
+            const bool in_place = mine.at == own.at;
+            if (!in_place) refuse_overlap(what, rank, own, whole);
+            for (int r = 0; r < n; ++r)
+                if (r != root || !in_place)
+                    add_message(ranks, what, of_whole, !gathers, blocks[static_cast<std::size_t>(r)].at,
+                        blocks[static_cast<std::size_t>(r)].bytes, r);
+            if (!in_place) add_message(ranks, what, of_block, gathers, own.at, own.bytes, root);
+        });
+    });
+}
+
+}  // namespace colls::inline v1::cuda::detail

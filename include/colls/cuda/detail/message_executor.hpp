@@ -1,0 +1,357 @@
+// Moves messages between pairs of ranks in a kernel: a block of each rank moves its channel's slices of them.
+// IWYU pragma: private, include <colls/transports/cuda.hpp>
+//
+// Only the two ranks of a message take part, so nothing here counts calls of the group. Within a host the sender offers
+// pieces, and the receiver reads them where they are, and says that it has taken them; the next but one may then be
+// offered. A piece is a whole slice or, of memory that the receiver does not reach, what has room in scratch memory,
+// where the sender has copied it. Between hosts the sender copies pieces to places of its window, and the receiver asks
+// for as many as it has places; a proxy moves each piece that both have listed (far_memory.hpp).
+//
+// All messages of a launch are under way at once, but for those of one pair of ranks, which keep their order; none has
+// to wait for another pair. So a launch ends when every peer has launched its part, in whatever order ranks list them.
+#pragma once
+
+#include <colls/cuda/detail/fold_elements.hpp>
+#include <colls/cuda/detail/message_state.hpp>
+#include <colls/cuda/detail/schedule_slots.hpp>
+
+namespace colls::inline v1::cuda::detail {
+
+template <class G>
+class message_executor {
+public:
+    COLLS_DEVICE message_executor(const G& g, int channel, const message_list& list)
+        : g_(g), list_(list), channel_(channel) {}
+
+    /// False: the rank has given up.
+    COLLS_DEVICE bool run() {
+        bool failed = start();
+        COLLS_ROLLED
+        while (!g_.any(failed)) {
+            bool is_left = false;
+            COLLS_ROLLED
+            for (int i = g_.index(); i < lanes(); i += g_.size()) {
+                message_lane& l = lane(i);
+                if (l.over != 0) continue;
+                l.copy_bytes = 0;
+                l.posts = 0;
+                if (!look(l)) failed = true;
+                is_left = is_left || l.over == 0 || l.posts != 0;
+            }
+            if (!g_.any(is_left)) break;
+            move();
+        }
+        failed = g_.any(failed) || !confirm_peers();
+        return !g_.any(failed);
+    }
+
+private:
+    COLLS_DEVICE const rank_handle& self() const { return g_.state().self; }
+    COLLS_DEVICE int lanes() const { return list_.sends + list_.receives; }
+    COLLS_DEVICE message_lane& lane(int i) const { return g_.messages().lanes[i]; }
+    /// Is message i of the list the first of its direction and peer?
+    COLLS_DEVICE bool begins_lane(int i) const {
+        return i == 0 || i == list_.sends || list_.of[i].peer != list_.of[i - 1].peer;
+    }
+
+    /// Makes the lanes, one at the first message of each peer and direction. True: the rank had given up before.
+    COLLS_DEVICE bool start() {
+        bool failed = is_poisoned(g_);
+        COLLS_ROLLED
+        for (int i = g_.index(); i < lanes(); i += g_.size()) {
+            message_lane& l = lane(i);
+            l = {};
+            l.over = 1;
+            if (!begins_lane(i)) continue;
+            l.sends = i < list_.sends;
+            const int begin = l.sends != 0 ? 0 : list_.sends, end = l.sends != 0 ? list_.sends : lanes();
+            l.peer = list_.of[i].peer;
+            l.is_far = is_far(self(), l.peer);
+            l.over = 0;
+            l.next = i;
+            l.end = i + 1;
+            COLLS_ROLLED
+            while (l.end < end && list_.of[l.end].peer == l.peer) ++l.end;
+            if (l.is_far != 0) {
+                // The places of a direction, in equal shares.
+                const std::uint32_t all = self().far.layout.places();
+                std::uint32_t before = 0;
+                COLLS_ROLLED
+                for (int j = begin; j < i; ++j) before += begins_lane(j) && is_far(self(), list_.of[j].peer);
+                l.places = all / static_cast<std::uint32_t>(list_.far[l.sends != 0 ? 0 : 1]);
+                l.place = before * l.places;
+            } else {
+                const mailbox& theirs = mailbox_of(self(), self().rank, channel_, l.peer);
+                // All pieces of earlier launches have been taken.
+                l.number = l.sends != 0 ? g_.relaxed(&theirs.taken) : theirs.received;
+                l.moved = l.number;
+                COLLS_ROLLED
+                for (int j = begin; j < i && l.sends != 0; ++j)
+                    l.place += 2 * (list_.of[j].region == shared_address::hidden);
+            }
+            begin_message(l);
+        }
+        // What earlier calls have posted may still be in the windows.
+        if (g_.index() == 0 && list_.far[0] + list_.far[1] > 0) failed = !wait_for_posts() || failed;
+        return failed;
+    }
+    COLLS_DEVICE bool wait_for_posts() {
+        const channel_state& own = channel_of(self(), self().rank, channel_);
+        const std::uint64_t* const done = self().far.done(channel_);
+        backoff<G> pauses;
+        COLLS_ROLLED
+        while (!g_.reached(done, done, own.far_posts))
+            if (!pauses.pause(g_, channel_, list_.of[0].peer, none)) return false;
+        return true;
+    }
+
+    /// The next message of the lane that has a slice on this channel becomes the one under way.
+    COLLS_DEVICE void begin_message(message_lane& l) {
+        l.is_begun = 0;
+        COLLS_ROLLED
+        for (; l.next < l.end; ++l.next) {
+            const message& m = list_.of[l.next];
+            const int to = l.sends != 0 ? m.peer - self().rank : self().rank - m.peer;
+            const message_slice slice =
+                slice_of_message(m.bytes, mod(to, self().sizes.ranks), channel_, self().sizes.channels);
+            if (!slice.is_there) continue;
+            l.at = m.at + slice.first;
+            l.left = l.to_ask = slice.count;
+            return;
+        }
+    }
+    COLLS_DEVICE void end_message(message_lane& l) {
+        ++l.next;
+        begin_message(l);
+    }
+    COLLS_DEVICE bool has_message(const message_lane& l) const { return l.next < l.end; }
+    COLLS_DEVICE std::uint64_t whole(const message_lane& l) const { return list_.of[l.next].bytes; }
+
+    /// What a lane can do now. False: this rank has given up.
+    COLLS_DEVICE bool look(message_lane& l) {
+        const std::uint64_t before = l.number + l.moved;
+        const bool ok = l.is_far != 0    ? (l.sends != 0 ? look_far_send(l) : look_far_receive(l))
+                        : l.sends != 0 ? look_send(l)
+                                       : look_receive(l);
+        if (!ok) return false;
+        if (l.over != 0 || l.copy_bytes != 0 || l.posts != 0 || l.number + l.moved != before) {
+            l.pauses = 0;
+            l.since = 0;
+            return true;
+        }
+        return backoff<G>::pause(g_, channel_, l.peer, none, l.pauses, l.since);
+    }
+
+    // Within a host.
+
+    COLLS_DEVICE std::uint64_t staged_bytes() const {
+        return self().sizes.scratch_bytes / static_cast<std::uint32_t>(2 * list_.hidden) / 128 * 128;
+    }
+    COLLS_DEVICE void offer(message_lane& l, std::uint64_t bytes, const shared_address& at) {
+        mailbox& box = mailbox_of(self(), l.peer, channel_, self().rank);
+        box.pieces[l.number & 1] = {whole(l), bytes, at};
+        g_.release(&box.offered, ++l.number);
+        if (l.left == 0) end_message(l);
+    }
+    COLLS_DEVICE bool look_send(message_lane& l) {
+        const std::uint64_t* const taken = &mailbox_of(self(), self().rank, channel_, l.peer).taken;
+        if (l.is_copied != 0) {  // by all threads, since the last look
+            l.is_copied = 0;
+            offer(l, l.piece, {l.place * staged_bytes() + (l.number & 1) * staged_bytes(), shared_address::hidden, 0});
+        }
+        COLLS_ROLLED
+        while (has_message(l)) {
+            if (l.number > 0 && !g_.reached(taken, taken, l.number - 1)) return true;
+            const message& m = list_.of[l.next];
+            const bool is_own = l.peer == self().rank;
+            if (l.left == 0 || is_own || m.region != shared_address::hidden) {
+                const bool exported = !is_own && m.region == shared_address::exported;
+                const std::uint64_t at = reinterpret_cast<std::uint64_t>(l.at) - (exported ? list_.exported : 0),
+                                    bytes = l.left;
+                l.left = 0;
+                offer(l, bytes, {at, exported ? shared_address::exported : shared_address::absolute, 0});
+                continue;
+            }
+            const std::uint64_t most = staged_bytes();
+            l.piece = l.left < most ? l.left : most;
+            copy(l, l.at, scratch_of_channel(self(), self().rank, channel_) + (l.place + (l.number & 1)) * most, l.piece);
+            l.at += l.piece;
+            l.left -= l.piece;
+            l.is_copied = 1;
+            return true;
+        }
+        l.over = l.number == 0 || g_.reached(taken, taken, l.number);
+        return true;
+    }
+    COLLS_DEVICE bool look_receive(message_lane& l) {
+        mailbox& mine = mailbox_of(self(), self().rank, channel_, l.peer);
+        if (l.is_copied != 0) {
+            l.is_copied = 0;
+            if (!take(l)) return true;
+        }
+        COLLS_ROLLED
+        while (has_message(l)) {
+            if (!g_.reached(&mine.offered, &mine.offered, l.number + 1)) return true;
+            const offered_piece p = mine.pieces[l.number & 1];
+            if (p.whole != whole(l) || p.bytes > l.left) {
+                give_up(g_, channel_, failure::mismatch, l.peer, none, p.whole);
+                return false;
+            }
+            l.piece = p.bytes;
+            l.from = p.at.region == shared_address::hidden ? scratch_of_channel(self(), l.peer, channel_) + p.at.at
+                                                           : resolved(self(), l.peer, p.at);
+            if (!take(l)) return true;
+        }
+        mine.received = l.number;
+        l.over = 1;
+        return true;
+    }
+    /// Takes the next bytes of the piece under way; true: there are none.
+    COLLS_DEVICE bool take(message_lane& l) {
+        if (l.piece != 0) {
+            constexpr std::uint64_t most = 128 << 10;  // then other messages have a turn
+            const std::uint64_t bytes = l.piece < most ? l.piece : most;
+            copy(l, l.from, l.at, bytes);
+            l.from += bytes;
+            l.at += bytes;
+            l.left -= bytes;
+            l.piece -= bytes;
+            l.is_copied = 1;
+            return false;
+        }
+        g_.release(&mailbox_of(self(), l.peer, channel_, self().rank).taken, ++l.number);
+        if (l.left == 0) end_message(l);
+        return true;
+    }
+
+    // Between hosts.
+
+    COLLS_DEVICE std::uint32_t place_of_piece(const message_lane& l, std::uint64_t piece) const {
+        return l.place + static_cast<std::uint32_t>(piece) % l.places;
+    }
+    COLLS_DEVICE bool has_moved(const message_lane& l, std::uint64_t piece) const {
+        const std::uint64_t* const w = self().far.moved(channel_, l.sends == 0, place_of_piece(l, piece));
+        return g_.reached(w, w, 1);
+    }
+    /// Begins the next piece, of the bytes that are not asked for yet.
+    COLLS_DEVICE std::uint32_t begin_piece(message_lane& l) {
+        const std::uint64_t most = self().far.layout.place_bytes(), bytes = l.to_ask < most ? l.to_ask : most;
+        l.mail = {l.peer, l.sends == 0, place_of_piece(l, l.number), static_cast<std::uint32_t>(bytes), whole(l),
+            static_cast<std::uint64_t>(l.is_begun++)};
+        l.to_ask -= bytes;
+        l.posts = 1;
+        ++l.number;
+        return l.mail.bytes;
+    }
+    COLLS_DEVICE bool look_far_send(message_lane& l) {
+        COLLS_ROLLED
+        while (l.moved < l.number && (l.number - l.moved == l.places || !has_message(l))) {
+            if (!has_moved(l, l.moved)) return true;
+            ++l.moved;
+        }
+        if (!has_message(l)) {
+            l.over = 1;
+            return true;
+        }
+        std::byte* const to = self().far.place(channel_, false, place_of_piece(l, l.number));
+        const std::uint32_t bytes = begin_piece(l);
+        copy(l, l.at, to, bytes);
+        l.at += bytes;
+        l.left -= bytes;
+        if (l.left == 0) end_message(l);
+        return true;
+    }
+    COLLS_DEVICE bool look_far_receive(message_lane& l) {
+        if (l.is_copied != 0) {
+            l.is_copied = 0;
+            ++l.moved;
+            if (l.left == 0) end_message(l);
+        }
+        const std::uint64_t before = l.number;
+        if (has_message(l) && (l.to_ask != 0 || l.is_begun == 0) && l.number - l.moved < l.places) begin_piece(l);
+        if (l.moved < before && has_moved(l, l.moved)) {
+            const std::uint64_t most = self().far.layout.place_bytes(), bytes = l.left < most ? l.left : most;
+            copy(l, self().far.place(channel_, true, place_of_piece(l, l.moved)), l.at, bytes);
+            l.at += bytes;
+            l.left -= bytes;
+            l.is_copied = 1;
+        }
+        l.over = !has_message(l);
+        return true;
+    }
+
+    // All threads.
+
+    COLLS_DEVICE static void copy(message_lane& l, const std::byte* from, std::byte* to, std::uint64_t bytes) {
+        l.copy_from = from;
+        l.copy_to = to;
+        l.copy_bytes = static_cast<std::uint32_t>(bytes);
+    }
+    /// Makes the copies of all lanes, and lists the pieces that the proxy is to move.
+    COLLS_DEVICE void move() {
+        int copies = 0, posts = 0;
+        COLLS_ROLLED
+        for (int i = 0; i < lanes(); ++i) {
+            copies += lane(i).copy_bytes != 0;
+            posts += lane(i).posts;
+        }
+        if (copies > 0) {
+            const int unit = g_.size() > 32 ? 32 : 1, equal = g_.size() / copies & -unit,
+                      size = copies == 1 ? g_.size() : equal > unit ? equal : unit, teams = g_.size() / size,
+                      mine = g_.index() / size;
+            const team<G> t(g_, g_.index() % size, size);
+            int turn = 0;
+            COLLS_ROLLED
+            for (int i = 0; i < lanes() && mine < teams; ++i) {
+                const message_lane& l = lane(i);
+                if (l.copy_bytes == 0 || turn++ % teams != mine) continue;
+                const operand from{l.copy_from, 0};
+                using byte = unsigned char;
+                fold_elements<byte>(t, reinterpret_cast<byte*>(l.copy_to), &from, 1, true, l.copy_bytes, no_operator{},
+                    no_epilogue{}, 0, 0);
+            }
+        }
+        if (posts == 0) return;
+        const far_memory& far = self().far;
+        std::uint64_t& mailed = channel_of(self(), self().rank, channel_).far_mail;
+        const std::uint64_t first = mailed;
+        COLLS_ROLLED
+        for (int i = g_.index(); i < lanes(); i += g_.size()) {
+            message_lane& l = lane(i);
+            if (l.posts == 0) continue;
+            std::uint64_t number = first;
+            COLLS_ROLLED
+            for (int j = 0; j < i; ++j) number += static_cast<std::uint32_t>(lane(j).posts);
+            far.mail(channel_, number) = l.mail;
+            g_.put(far.moved(channel_, l.mail.receives != 0, l.mail.place), 0);
+        }
+        g_.any(false);  // the copies are made, and the list is written
+        if (g_.index() != 0) return;
+        mailed = first + static_cast<std::uint32_t>(posts);
+        g_.release(far.mailed(channel_), mailed);
+    }
+
+    /// What was read from a rank is valid only if it had not given up when the last read was over: see
+    /// schedule_executor. False: one had.
+    COLLS_DEVICE bool confirm_peers() {
+        bool failed = false;
+        if (g_.index() < lanes()) g_.fence();
+        COLLS_ROLLED
+        for (int i = g_.index(); i < lanes(); i += g_.size())
+            if (begins_lane(i)) failed = is_told_to_end(g_, channel_, list_.of[i].peer, none, false, false) || failed;
+        return !failed;
+    }
+
+    mutable G g_;
+    const message_list& list_;
+    const int channel_;
+};
+
+/// Moves messages by the block of one channel; all threads call, after load_call. False: the rank has given up.
+template <class G>
+    requires thread_group<G>
+COLLS_DEVICE bool run_messages(const G& g, int channel, const message_list& list) {
+    return message_executor<G>(g, channel, list).run();
+}
+
+}  // namespace colls::inline v1::cuda::detail
