@@ -485,6 +485,78 @@ TEST_CASE("kernel executors: hierarchies of hosts of different sizes, some of wh
     }
 }
 
+TEST_CASE("kernel executors: messages between ranks, within hosts and between them, beside collective calls",
+    "[cuda][far]") {
+    struct shape {
+        std::vector<int> hosts;
+        int channels, threads;
+    };
+    for (const shape& s : {shape{{0, 0}, 2, 3}, {{0, 1}, 2, 3}, {{0, 0, 0}, 1, 2}, {{0, 1, 0, 1, 2}, 2, 2}}) {
+        const int n = static_cast<int>(s.hosts.size());
+        const bool spread = s.hosts.back() != 0;
+        INFO("n " << n << ", between hosts: " << spread);
+        random_source random(static_cast<std::uint64_t>(n + 40));
+        std::deque<std::atomic<std::uint64_t>> sent;
+        host_ranks group(n, s.channels, s.threads, eager_bytes, scratch_bytes);
+        // Places for pieces of 128 bytes.
+        if (spread) group.spread(s.hosts, 1 << 12, by_queues(n, s.channels, sent));
+        const support::row ring{"ring", support::verb::all_reduce,
+            colls::any_schedule(colls::schedule_of<collective::all_reduce>(colls::ring{}))};
+        for (int round = 0; round < 6; ++round) {
+            struct message_between {
+                int from, to;
+                std::unique_ptr<buffer<unsigned char>> out, in;
+            };
+            std::vector<message_between> all;
+            for (int i = 0; i < (round == 5 ? 70 : 4 * n); ++i) {
+                // In the last round more than a launch has.
+                const int from = round == 5 ? 0 : static_cast<int>(random.below(index(n))),
+                          to = round == 5 ? n - 1 : static_cast<int>(random.below(index(n)));
+                const std::size_t bytes =
+                    random.one_in(5) ? 0 : random.below(round == 5 ? 200 : random.one_in(4) ? 60'000 : 3'000);
+                all.push_back({from, to, std::make_unique<buffer<unsigned char>>(bytes, random.below(16)),
+                    std::make_unique<buffer<unsigned char>>(bytes, random.below(16))});
+                for (std::size_t b = 0; b < bytes; ++b)
+                    all.back().out->data()[b] = static_cast<unsigned char>(random.below(256));
+            }
+            // Each rank lists its messages on its own; some are in memory that its peers do not reach.
+            std::vector<std::vector<kernel::message_list>> launches(index(n));
+            for (int r = 0; r < n; ++r) {
+                std::vector<kernel::message> sends, receives;
+                for (auto& m : all) {
+                    const auto at = [](auto& b) { return reinterpret_cast<std::byte*>(b->data()); };
+                    const bool hidden = random.one_in(2) && m.from != m.to && s.hosts[index(m.from)] == s.hosts[index(m.to)];
+                    if (m.from == r)
+                        sends.push_back({at(m.out), m.out->size(), m.to,
+                            hidden ? kernel::shared_address::hidden : kernel::shared_address::absolute});
+                    if (m.to == r) receives.push_back({at(m.in), m.in->size(), m.from});
+                }
+                kernel::message_order(r, n, s.channels, std::move(sends), std::move(receives))
+                    .for_each_launch([&](int peer) { return s.hosts[index(peer)] != s.hosts[index(r)]; },
+                        [&](const kernel::message_list& l, int) { launches[index(r)].push_back(l); });
+            }
+            REQUIRE(group.run([&](auto& g, const kernel::rank_handle& h, int channel) {
+                bool well = true;
+                for (const kernel::message_list& l : launches[index(h.rank)]) {
+                    kernel::load_call(g, h, {});
+                    well = well && kernel::run_messages(g, channel, l);
+                }
+                return well;
+            }));
+            for (auto& m : all) {
+                INFO("from " << m.from << " to " << m.to << ", " << m.in->size() << " bytes");
+                REQUIRE(std::memcmp(m.in->data(), m.out->data(), m.in->size()) == 0);
+                REQUIRE((m.in->intact() && m.out->intact()));
+            }
+            std::deque<job> jobs;
+            jobs.push_back(drawn(random, collective::all_reduce, &ring, n, s.channels));
+            prepare(jobs.back(), random, group.sizes(), false);
+            run_and_check(group, jobs);
+        }
+        if (spread) group.part();
+    }
+}
+
 TEST_CASE("kernel executors: each byte of a hierarchy crosses the network once for a host", "[cuda][far]") {
     struct shape {
         int hosts, each;

@@ -4,6 +4,8 @@
 #include <colls/any_schedule.hpp>
 #include <colls/cuda/detail/eager_executor.hpp>
 #include <colls/cuda/detail/host_thread_group.hpp>
+#include <colls/cuda/detail/message_executor.hpp>
+#include <colls/cuda/detail/message_order.hpp>
 #include <colls/cuda/detail/packet_executor.hpp>
 #include <colls/cuda/detail/proxy.hpp>
 #include <colls/cuda/detail/schedule_executor.hpp>
