@@ -30,7 +30,8 @@ std::string chosen(Comm& comm, collective what, std::size_t bytes) {
 }
 
 /// A table of the schedules that `automatic` weighs for such a call, one a line, with rounds, bytes sent by the busiest
-/// rank, bytes of a block in a chunk, and predicted microseconds; the one that `chosen` names is marked "<- chosen",
+/// rank, bytes of a block in a chunk, and predicted microseconds, and in a group on several hosts the rounds in which
+/// messages go between them; the one that `chosen` names is marked "<- chosen",
 /// those that `Constraint` excludes "not reproducible", and those that have too many rounds or peers for the group to
 /// be counted or planned "not weighed". Not collective. Throws as `chosen` does.
 template <class Constraint = automatic, class Comm>

@@ -244,7 +244,8 @@ void replay(colls::cuda::communicator& gpu, cudaStream_t stream, int times) {
         cuda::reduce_scatter<colls::ring>(gpu, sums, blocks, colls::sum, stream);
         cuda::all_gather<colls::ring>(gpu, blocks, sums, stream);
         // A message of the sum to the next rank, which compares it.
-        cuda::exchange(gpu, sums, (gpu.rank() + 1) % gpu.size(), copy, (gpu.rank() + gpu.size() - 1) % gpu.size(), stream);
+        cuda::exchange(
+            gpu, sums, (gpu.rank() + 1) % gpu.size(), copy, (gpu.rank() + gpu.size() - 1) % gpu.size(), stream);
     };
     const auto fill = [&](word x) {
         const std::vector<word> host(count, x);

@@ -43,7 +43,8 @@ void random_messages(int n, const colls::cuda::options& o, std::size_t most, con
         const auto plan = message_test::plan_of(n, round, most);
         std::vector<std::unique_ptr<message_test::part>> parts;
         for (std::size_t r = 0; r < g.size(); ++r)
-            parts.push_back(std::make_unique<message_test::part>(g.ranks[r], g.streams[r], round, plan, round % 2 == 0));
+            parts.push_back(
+                std::make_unique<message_test::part>(g.ranks[r], g.streams[r], round, plan, round % 2 == 0));
         for (auto& p : parts) p->issue();
         g.finish();
         for (auto& p : parts) failed += p->wrong();
@@ -167,7 +168,8 @@ void refusals(int n) {
     counts[0] = 100;
     refused(n == 1 ? "leave 1 elements" : "have 1 entries",
         [&] { colls::cuda::all_to_all_v(c, x, y, std::vector<int>{n == 1 ? 99 : 100}, counts, s); });
-    refused("negative", [&] { colls::cuda::gather_v(c, x, y, std::vector<int>(static_cast<std::size_t>(n), -1), 0, s); });
+    refused(
+        "negative", [&] { colls::cuda::gather_v(c, x, y, std::vector<int>(static_cast<std::size_t>(n), -1), 0, s); });
     counts[0] = 99;
     refused("leave 1 elements of the buffer over", [&] { colls::cuda::scatter_v(c, x, y, counts, 0, s); });
     refused("root 77 is out of range", [&] { colls::cuda::scatter_v(c, x, y, counts, 77, s); });
@@ -232,7 +234,8 @@ int main() {
         random_messages(devices, few, 200'000, "long");
         few.through_host = true;
         if (devices > 1) random_messages(devices, few, 60'000, "through the host");
-        for (const auto p : {colls::cuda::protocol::automatic, colls::cuda::protocol::packets, colls::cuda::protocol::pulled})
+        for (const auto p :
+            {colls::cuda::protocol::automatic, colls::cuda::protocol::packets, colls::cuda::protocol::pulled})
             groups_of_calls(devices, p);
         refusals(devices);
         if (devices > 1) mistakes();

@@ -22,7 +22,8 @@ using byte = unsigned char;
 
 /// Byte i of what is sent from one rank to another, as their message of that number in a round.
 inline byte content(int from, int to, std::size_t number, std::size_t round, std::size_t i) {
-    std::uint64_t x = i * 0x9e3779b97f4a7c15ull + static_cast<std::uint64_t>(from * 97 + to) * 1000003 + number * 131 + round * 31;
+    std::uint64_t x =
+        i * 0x9e3779b97f4a7c15ull + static_cast<std::uint64_t>(from * 97 + to) * 1000003 + number * 131 + round * 31;
     x = (x ^ x >> 29) * 0xbf58476d1ce4e5b9ull;
     return static_cast<byte>(x >> 40);
 }
@@ -92,7 +93,10 @@ class part {
 public:
     part(colls::cuda::communicator& gpu, cudaStream_t stream, std::size_t round, const std::vector<planned>& plan,
         bool of_group)
-        : gpu_(gpu), stream_(stream), round_(round), random_(static_cast<unsigned>(round * 64) + static_cast<unsigned>(gpu.rank())) {
+        : gpu_(gpu),
+          stream_(stream),
+          round_(round),
+          random_(static_cast<unsigned>(round * 64) + static_cast<unsigned>(gpu.rank())) {
         std::size_t room = 4096;
         for (const planned& p : plan)
             if (p.from == gpu.rank() || p.to == gpu.rank()) {
@@ -174,11 +178,12 @@ inline std::vector<planned> plan_of(int n, std::size_t round, std::size_t most) 
     std::vector<planned> all;
     const bool many = round % 4 == 3;
     for (int i = 0; i < (many ? 70 : 3 * n); ++i) {
-        planned p{static_cast<int>(random() % static_cast<unsigned>(n)), static_cast<int>(random() % static_cast<unsigned>(n)), 0, 0};
+        planned p{static_cast<int>(random() % static_cast<unsigned>(n)),
+            static_cast<int>(random() % static_cast<unsigned>(n)), 0, 0};
         if (many && i % 8 != 0) p.from = 0, p.to = n - 1;
         p.bytes = random() % 5 == 0 ? 0 : random() % (many ? 600 : most);
-        p.number = static_cast<std::size_t>(std::count_if(
-            all.begin(), all.end(), [&](const planned& q) { return q.from == p.from && q.to == p.to; }));
+        p.number = static_cast<std::size_t>(
+            std::count_if(all.begin(), all.end(), [&](const planned& q) { return q.from == p.from && q.to == p.to; }));
         all.push_back(p);
     }
     return all;
@@ -223,8 +228,9 @@ public:
         colls::cuda::all_to_all_v(gpu_, *in_, *out_, sent_, received_, stream_);
         // Every other round the root gathers in place.
         const bool in_place = gpu_.rank() == root_ && round_ % 2 == 0;
-        const std::span<std::uint32_t> own(own_->data(), mine_), place(
-            whole_->data() + std::accumulate(gathered_.begin(), gathered_.begin() + root_, std::size_t{0}), in_place ? mine_ : 0);
+        const std::span<std::uint32_t> own(own_->data(), mine_),
+            place(whole_->data() + std::accumulate(gathered_.begin(), gathered_.begin() + root_, std::size_t{0}),
+                in_place ? mine_ : 0);
         if (in_place)
             check(cudaMemcpyAsync(place.data(), own.data(), mine_ * 4, cudaMemcpyDefault, stream_), "cudaMemcpyAsync");
         colls::cuda::gather_v(gpu_, in_place ? place : own, *whole_, gathered_, root_, stream_);
@@ -235,7 +241,8 @@ public:
         std::vector<std::uint32_t> want, got;
         const auto compare = [&](const auto& at, const char* what) {
             got.resize(want.size());
-            check(cudaMemcpyAsync(got.data(), at->data(), got.size() * 4, cudaMemcpyDefault, stream_), "cudaMemcpyAsync");
+            check(
+                cudaMemcpyAsync(got.data(), at->data(), got.size() * 4, cudaMemcpyDefault, stream_), "cudaMemcpyAsync");
             check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
             if (got != want) std::printf("rank %d, round %zu: %s is wrong\n", gpu_.rank(), round_, what), ++all;
             want.clear();
@@ -255,7 +262,8 @@ public:
 
 private:
     static std::uint32_t word(int a, int b, std::size_t i) {
-        return static_cast<std::uint32_t>((static_cast<std::size_t>(a) * 1009 + static_cast<std::size_t>(b) * 31 + i) * 2654435761u);
+        return static_cast<std::uint32_t>(
+            (static_cast<std::size_t>(a) * 1009 + static_cast<std::size_t>(b) * 31 + i) * 2654435761u);
     }
     template <class C>
     static std::size_t sum(const C& counts) {

@@ -167,7 +167,8 @@ void recv(Comm& comm, Data&& data, int from, const Stream& stream) {
 /// ranks may be this one, and both may be the same.
 template <class Comm, class Out, class In, class Stream>
 void exchange(Comm& comm, Out&& out, int to, In&& in, int from, const Stream& stream) {
-    const detail::message_buffer sent = detail::message_in<Comm, false>(out), received = detail::message_in<Comm, true>(in);
+    const detail::message_buffer sent = detail::message_in<Comm, false>(out),
+                                 received = detail::message_in<Comm, true>(in);
     detail::make_message(comm, "exchange", &sent, to, &received, from, detail::stream_of(stream));
 }
 
@@ -175,10 +176,10 @@ void exchange(Comm& comm, Out&& out, int to, In&& in, int from, const Stream& st
 /// integers: the elements of the block for each rank, and of that from each rank, which must be what that one sends.
 /// They add up to the sizes of the buffers. Not in place.
 template <class Comm, class In, class Out, class Sent, class Received, class Stream>
-void all_to_all_v(
-    Comm& comm, In&& in, Out&& out, const Sent& sent, const Received& received, const Stream& stream) {
+void all_to_all_v(Comm& comm, In&& in, Out&& out, const Sent& sent, const Received& received, const Stream& stream) {
     using T = detail::element<Out>;
-    static_assert(std::is_same_v<std::remove_const_t<detail::element<In>>, T>, "colls: input and output differ in type");
+    static_assert(
+        std::is_same_v<std::remove_const_t<detail::element<In>>, T>, "colls: input and output differ in type");
     detail::make_all_to_all_v(comm, detail::message_in<Comm, false>(in), detail::message_in<Comm, true>(out), sizeof(T),
         sent, received, detail::stream_of(stream));
 }
@@ -189,18 +190,20 @@ void all_to_all_v(
 template <class Comm, class In, class Out, class Counts, class Stream>
 void gather_v(Comm& comm, In&& in, Out&& out, const Counts& counts, int root, const Stream& stream) {
     using T = detail::element<Out>;
-    static_assert(std::is_same_v<std::remove_const_t<detail::element<In>>, T>, "colls: input and output differ in type");
+    static_assert(
+        std::is_same_v<std::remove_const_t<detail::element<In>>, T>, "colls: input and output differ in type");
     detail::make_rooted_v(comm, true, detail::message_in<Comm, true>(out), detail::message_in<Comm, false>(in),
         sizeof(T), counts, root, detail::stream_of(stream));
 }
 
-/// Hands block r of the root's `in` to rank r's `out`. `counts`: at the root a range of n integers, the elements of each
-/// block, which add up to the size of `in`; not used elsewhere, as is `in`. In place at the root: `out` is its own
+/// Hands block r of the root's `in` to rank r's `out`. `counts`: at the root a range of n integers, the elements of
+/// each block, which add up to the size of `in`; not used elsewhere, as is `in`. In place at the root: `out` is its own
 /// block of `in`.
 template <class Comm, class In, class Out, class Counts, class Stream>
 void scatter_v(Comm& comm, In&& in, Out&& out, const Counts& counts, int root, const Stream& stream) {
     using T = detail::element<Out>;
-    static_assert(std::is_same_v<std::remove_const_t<detail::element<In>>, T>, "colls: input and output differ in type");
+    static_assert(
+        std::is_same_v<std::remove_const_t<detail::element<In>>, T>, "colls: input and output differ in type");
     detail::make_rooted_v(comm, false, detail::message_in<Comm, false>(in), detail::message_in<Comm, true>(out),
         sizeof(T), counts, root, detail::stream_of(stream));
 }

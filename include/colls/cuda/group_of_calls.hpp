@@ -45,8 +45,8 @@ public:
         detail::local_ranks& of = *std::exchange(ranks_, nullptr);
         detail::launch_or_tell(of, [&](detail::local_ranks& ranks) {
             if (!all_->sends.empty() || !all_->receives.empty())
-                detail::launch_messages(ranks, "a group of messages", std::move(all_->sends),
-                    std::move(all_->receives), all_->stream);
+                all_->launch_messages(
+                    ranks, "a group of messages", std::move(all_->sends), std::move(all_->receives), all_->stream);
             for (const auto& call : all_->calls) call->launch(ranks, all_->stream);
             for (const auto& copy_back : all_->copies_back) copy_back();
         });

@@ -21,11 +21,13 @@ struct pending_call {
 
 struct calls_together {
     bool has_stream = false;
-    cudaStream_t stream = nullptr;                    ///< of its first call
-    std::vector<message> sends, receives;             ///< in the order of the calls
+    cudaStream_t stream = nullptr;         ///< of its first call
+    std::vector<message> sends, receives;  ///< in the order of the calls
+    void (*launch_messages)(
+        local_ranks&, call_name, std::vector<message> sends, std::vector<message> receives, cudaStream_t) = nullptr;
     std::vector<std::unique_ptr<pending_call>> calls;  ///< collective ones
-    std::size_t staged = 0;                           ///< bytes of staging memory that are in use
-    std::vector<std::function<void()>> copies_back;   ///< from there, after the launches
+    std::size_t staged = 0;                            ///< bytes of staging memory that are in use
+    std::vector<std::function<void()>> copies_back;    ///< from there, after the launches
 };
 
 /// Checks the stream of a call.

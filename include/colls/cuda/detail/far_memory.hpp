@@ -66,8 +66,9 @@ struct far_layout {
         const std::uint64_t all = 2 * (window_bytes / place_bytes());
         return all < most_places ? static_cast<std::uint32_t>(all) : most_places;
     }
-    /// Entries of the list of such pieces. At most 2 * most_places are under way, fewer than the entries, so that before
-    /// an entry is written again, one behind it is over; and then the proxy, which reads them in order, has read it.
+    /// Entries of the list of such pieces. At most 2 * most_places are under way, fewer than the entries, so that
+    /// before an entry is written again, one behind it is over; and then the proxy, which reads them in order, has read
+    /// it.
     static constexpr std::uint32_t mail_entries = 512;
     static constexpr std::uint64_t mail_bytes = 128 + mail_entries * sizeof(far_mail) + 2 * most_places * 8;
     constexpr std::uint64_t channel_bytes() const { return 256 + arrived_bytes() + 2 * post_bytes() + mail_bytes; }

@@ -49,7 +49,8 @@ struct kernel_arguments {
     __device__ void run_calls(const Run& run) const {
         COLLS_ROLLED
         for (int i = 0; i < calls; ++i) {
-            const int channel = static_cast<int>(blockIdx.x / static_cast<unsigned>(rank_count)) - parts[i].first_channel;
+            const int channel =
+                static_cast<int>(blockIdx.x / static_cast<unsigned>(rank_count)) - parts[i].first_channel;
             if (channel < 0 || channel >= parts[i].channels) continue;
             load_call(i);
             if (!run(channel + parts[i].first_channel)) return;
@@ -90,27 +91,22 @@ private:
 template <class Schedule, class T, class D, class Op, class Epilogue>
 __global__ void __launch_bounds__(block_threads, 1)
     schedule_kernel(const __grid_constant__ kernel_arguments<Op, Epilogue> a, const Schedule s) {
-    a.run_calls([&](int channel) {
-        return run_schedule<T, D>(device_thread_group(), channel, s, a.op, a.epilogue);
-    });
+    a.run_calls([&](int channel) { return run_schedule<T, D>(device_thread_group(), channel, s, a.op, a.epilogue); });
 }
 
 /// A call by a schedule, by packets.
 template <class Schedule, class T, class D, class Op, class Epilogue>
 __global__ void __launch_bounds__(block_threads, 1)
     packet_kernel(const __grid_constant__ kernel_arguments<Op, Epilogue> a, const Schedule s) {
-    a.run_calls([&](int channel) {
-        return run_by_packets<T, D>(device_thread_group(), channel, s, a.op, a.epilogue);
-    });
+    a.run_calls([&](int channel) { return run_by_packets<T, D>(device_thread_group(), channel, s, a.op, a.epilogue); });
 }
 
 /// An all_reduce by the switch.
 template <class T, class D, class Op, class Epilogue>
 __global__ void __launch_bounds__(block_threads, 1) multicast_kernel(
     const __grid_constant__ kernel_arguments<Op, Epilogue> a, const __grid_constant__ multicast_window window) {
-    a.run_calls([&](int channel) {
-        return run_by_multicast<T, D>(device_thread_group(), channel, window, a.op, a.epilogue);
-    });
+    a.run_calls(
+        [&](int channel) { return run_by_multicast<T, D>(device_thread_group(), channel, window, a.op, a.epilogue); });
 }
 
 /// Messages between this rank and others.
@@ -135,9 +131,7 @@ __global__ void __launch_bounds__(block_threads, 1) message_kernel(const __grid_
 template <collective what, class T, class D, class Op, class Epilogue>
 __global__ void __launch_bounds__(block_threads, 1)
     eager_kernel(const __grid_constant__ kernel_arguments<Op, Epilogue> a) {
-    a.run_calls([&](int channel) {
-        return run_eager<what, T, D>(device_thread_group(), channel, a.op, a.epilogue);
-    });
+    a.run_calls([&](int channel) { return run_eager<what, T, D>(device_thread_group(), channel, a.op, a.epilogue); });
 }
 
 }  // namespace colls::inline v1::cuda::detail

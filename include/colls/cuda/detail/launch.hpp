@@ -52,8 +52,8 @@ inline void launch_kernel(
     device_residency* const others = ranks.residency();
     if (others != nullptr && !others->fits(stream, share))
         throw error(errc::unsupported,
-            (error_text() << "colls: cuda: " << what.text << " on rank " << rank << " needs " << blocks
-                          << " of the " << resident
+            (error_text() << "colls: cuda: " << what.text << " on rank " << rank << " needs " << blocks << " of the "
+                          << resident
                           << " blocks that the device holds, which also has calls of other groups on other streams: "
                              "they might wait for each other for ever: wait for those calls, use "
                              "their stream, or lower options.channels")
@@ -273,8 +273,7 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
                                             slice <= ranks.sizes().eager_bytes))) {
         c.user_blocks = by_rank ? n : 1;
         set_fingerprint(1);
-        return issue(
-            ranks, what, reinterpret_cast<const void*>(&eager_kernel<what, T, D, Op, Epilogue>), a, 0, stream);
+        return issue(ranks, what, reinterpret_cast<const void*>(&eager_kernel<what, T, D, Op, Epilogue>), a, 0, stream);
     }
 
     const stored_slot_map& m = ranks.map_for(s);

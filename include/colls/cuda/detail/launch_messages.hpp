@@ -11,9 +11,10 @@
 namespace colls::inline v1::cuda::detail {
 
 /// Launches all that a rank sends and receives in one group of calls. Throws invalid_argument, unsupported, and what a
-/// launch throws.
-inline void launch_messages(local_ranks& ranks, call_name what, std::vector<message> sends,
-    std::vector<message> receives, cudaStream_t stream) {
+/// launch throws. A template, so that only units that make messages compile its kernel.
+template <class G>
+void launch_messages(local_ranks& ranks, call_name what, std::vector<message> sends, std::vector<message> receives,
+    cudaStream_t stream) {
     const int rank = ranks.ranks().front().rank;
     const workspace_layout& sizes = ranks.sizes();
     const message_order all(rank, ranks.size(), sizes.channels, std::move(sends), std::move(receives));
@@ -35,8 +36,7 @@ inline void launch_messages(local_ranks& ranks, call_name what, std::vector<mess
         message_arguments a{ranks.handles(), list};
         a.list.exported = ranks.reachable().begin;
         void* arguments[] = {&a};
-        launch_kernel(ranks, what, reinterpret_cast<const void*>(&message_kernel<device_thread_group>), blocks,
-            arguments, stream);
+        launch_kernel(ranks, what, reinterpret_cast<const void*>(&message_kernel<G>), blocks, arguments, stream);
     });
 }
 
@@ -67,7 +67,8 @@ void make_messages(local_ranks& ranks, call_name what, cudaStream_t stream, cons
     add(sends, receives);
     calls_together* const together = ranks.together();
     if (together == nullptr)
-        return launch_messages(ranks, what, std::move(sends), std::move(receives), stream);
+        return launch_messages<device_thread_group>(ranks, what, std::move(sends), std::move(receives), stream);
+    together->launch_messages = &launch_messages<device_thread_group>;
     ranks.loaded(reinterpret_cast<const void*>(&message_kernel<device_thread_group>));
     together->sends.insert(together->sends.end(), sends.begin(), sends.end());
     together->receives.insert(together->receives.end(), receives.begin(), receives.end());

@@ -327,9 +327,10 @@ private:
                 break;
             case failure::mismatch:
                 code = errc::mismatch;
-                text << "rank " << peer
-                     << " made a different call (collective, schedule, type, operator, count or root; of a message, its "
-                        "length)";
+                text
+                    << "rank " << peer
+                    << " made a different call (collective, schedule, type, operator, count or root; of a message, its "
+                       "length)";
                 break;
             case failure::aborted:
                 text << "rank " << peer << " aborted";

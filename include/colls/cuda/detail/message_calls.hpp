@@ -18,12 +18,15 @@ struct message_buffer {
     std::size_t bytes = 0;
     std::uint64_t begin() const { return reinterpret_cast<std::uint64_t>(at); }
     std::uint64_t end() const { return begin() + bytes; }
-    bool overlaps(const message_buffer& b) const { return bytes != 0 && b.bytes != 0 && begin() < b.end() && b.begin() < end(); }
+    bool overlaps(const message_buffer& b) const {
+        return bytes != 0 && b.bytes != 0 && begin() < b.end() && b.begin() < end();
+    }
 };
 template <class Comm, bool written, class R>
 message_buffer message_in(R& range) {
     static_assert(!Comm::takes_buffer_of_each_rank,
-        "colls: messages, and calls with counts of each rank, take a cuda::communicator: virtual_ranks makes its ranks' "
+        "colls: messages, and calls with counts of each rank, take a cuda::communicator: virtual_ranks makes its "
+        "ranks' "
         "calls all at once");
     using T = element<R>;
     static_assert(std::is_trivially_copyable_v<T>, "colls: elements must be trivially copyable");
@@ -33,8 +36,8 @@ message_buffer message_in(R& range) {
 
 /// Cuts a buffer of `whole` into blocks of counts[r] elements of `size` bytes, one for each of n ranks.
 template <class Counts>
-std::vector<message_buffer> blocks_of_counts(
-    call_name what, int rank, int n, const message_buffer& whole, std::size_t size, const Counts& counts, const char* which) {
+std::vector<message_buffer> blocks_of_counts(call_name what, int rank, int n, const message_buffer& whole,
+    std::size_t size, const Counts& counts, const char* which) {
     std::vector<message_buffer> all;
     const std::byte* at = static_cast<const std::byte*>(whole.at);
     std::size_t left = whole.bytes / size;
@@ -66,8 +69,8 @@ inline void refuse_overlap(call_name what, int rank, const message_buffer& in, c
 
 /// Makes messages: at most one of the two buffers in each direction is not there.
 template <class Comm>
-void make_message(
-    Comm& comm, call_name what, const message_buffer* out, int to, const message_buffer* in, int from, cudaStream_t stream) {
+void make_message(Comm& comm, call_name what, const message_buffer* out, int to, const message_buffer* in, int from,
+    cudaStream_t stream) {
     launch_or_tell(comm.context(), [&](local_ranks& ranks) {
         make_messages(ranks, what, stream, [&](std::vector<message>& sends, std::vector<message>& receives) {
             if (out != nullptr && in != nullptr) refuse_overlap(what, ranks.ranks().front().rank, *out, *in);

@@ -107,7 +107,7 @@ private:
 
     /// The next message of the lane that has a slice on this channel becomes the one under way.
     COLLS_DEVICE void begin_message(message_lane& l) {
-        l.is_begun = 0;
+        l.pieces = 0;
         COLLS_ROLLED
         for (; l.next < l.end; ++l.next) {
             const message& m = list_.of[l.next];
@@ -130,7 +130,7 @@ private:
     /// What a lane can do now. False: this rank has given up.
     COLLS_DEVICE bool look(message_lane& l) {
         const std::uint64_t before = l.number + l.moved;
-        const bool ok = l.is_far != 0    ? (l.sends != 0 ? look_far_send(l) : look_far_receive(l))
+        const bool ok = l.is_far != 0  ? (l.sends != 0 ? look_far_send(l) : look_far_receive(l))
                         : l.sends != 0 ? look_send(l)
                                        : look_receive(l);
         if (!ok) return false;
@@ -174,7 +174,8 @@ private:
             }
             const std::uint64_t most = staged_bytes();
             l.piece = l.left < most ? l.left : most;
-            copy(l, l.at, scratch_of_channel(self(), self().rank, channel_) + (l.place + (l.number & 1)) * most, l.piece);
+            copy(l, l.at, scratch_of_channel(self(), self().rank, channel_) + (l.place + (l.number & 1)) * most,
+                l.piece);
             l.at += l.piece;
             l.left -= l.piece;
             l.is_copied = 1;
@@ -236,12 +237,14 @@ private:
     /// Begins the next piece, of the bytes that are not asked for yet.
     COLLS_DEVICE std::uint32_t begin_piece(message_lane& l) {
         const std::uint64_t most = self().far.layout.place_bytes(), bytes = l.to_ask < most ? l.to_ask : most;
-        l.mail = {l.peer, l.sends == 0, place_of_piece(l, l.number), static_cast<std::uint32_t>(bytes), whole(l),
-            static_cast<std::uint64_t>(l.is_begun++)};
+        l.mail_whole = whole(l);
+        l.mail_number = l.pieces++;
+        l.mail_place = place_of_piece(l, l.number);
+        l.mail_bytes = static_cast<std::uint32_t>(bytes);
         l.to_ask -= bytes;
         l.posts = 1;
         ++l.number;
-        return l.mail.bytes;
+        return l.mail_bytes;
     }
     COLLS_DEVICE bool look_far_send(message_lane& l) {
         COLLS_ROLLED
@@ -268,7 +271,7 @@ private:
             if (l.left == 0) end_message(l);
         }
         const std::uint64_t before = l.number;
-        if (has_message(l) && (l.to_ask != 0 || l.is_begun == 0) && l.number - l.moved < l.places) begin_piece(l);
+        if (has_message(l) && (l.to_ask != 0 || l.pieces == 0) && l.number - l.moved < l.places) begin_piece(l);
         if (l.moved < before && has_moved(l, l.moved)) {
             const std::uint64_t most = self().far.layout.place_bytes(), bytes = l.left < most ? l.left : most;
             copy(l, self().far.place(channel_, true, place_of_piece(l, l.moved)), l.at, bytes);
@@ -297,8 +300,10 @@ private:
         }
         if (copies > 0) {
             const int unit = g_.size() > 32 ? 32 : 1, equal = g_.size() / copies & -unit,
-                      size = copies == 1 ? g_.size() : equal > unit ? equal : unit, teams = g_.size() / size,
-                      mine = g_.index() / size;
+                      size = copies == 1    ? g_.size()
+                             : equal > unit ? equal
+                                            : unit,
+                      teams = g_.size() / size, mine = g_.index() / size;
             const team<G> t(g_, g_.index() % size, size);
             int turn = 0;
             COLLS_ROLLED
@@ -322,8 +327,9 @@ private:
             std::uint64_t number = first;
             COLLS_ROLLED
             for (int j = 0; j < i; ++j) number += static_cast<std::uint32_t>(lane(j).posts);
-            far.mail(channel_, number) = l.mail;
-            g_.put(far.moved(channel_, l.mail.receives != 0, l.mail.place), 0);
+            const bool receives = l.sends == 0;
+            far.mail(channel_, number) = {l.peer, receives, l.mail_place, l.mail_bytes, l.mail_whole, l.mail_number};
+            g_.put(far.moved(channel_, receives, l.mail_place), 0);
         }
         g_.any(false);  // the copies are made, and the list is written
         if (g_.index() != 0) return;

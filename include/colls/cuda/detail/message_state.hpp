@@ -22,8 +22,8 @@ inline constexpr std::uint64_t least_message_slice = 16 << 10;
 /// ascending order of the distance from sender to receiver, and those of one peer in the order of the calls.
 struct message_list {
     std::int32_t sends = 0, receives = 0;
-    std::int32_t hidden = 0;  ///< of those that are sent: that are out of their peers' reach
-    std::int32_t far[2] = {};  ///< peers on other hosts, in each direction
+    std::int32_t hidden = 0;         ///< of those that are sent: that are out of their peers' reach
+    std::int32_t far[2] = {};        ///< peers on other hosts, in each direction
     std::int32_t first_channel = 0;  ///< of the launch
     std::uint64_t exported = 0;      ///< where this rank's region `exported` begins
     message of[2 * most_messages];
@@ -36,7 +36,8 @@ struct message_slice {
 };
 /// Channels that a message takes, from number `distance` on: short ones take one each, in turn.
 constexpr std::uint64_t channels_of_message(std::uint64_t bytes, int channels) {
-    const std::uint64_t all = (bytes + least_message_slice - 1) / least_message_slice, most = static_cast<std::uint64_t>(channels);
+    const std::uint64_t all = (bytes + least_message_slice - 1) / least_message_slice,
+                        most = static_cast<std::uint64_t>(channels);
     return all < 1 ? 1 : all < most ? all : most;
 }
 /// Sender and receiver cut a message alike. `distance`: from the sender's rank to the receiver's.
@@ -50,24 +51,22 @@ constexpr message_slice slice_of_message(std::uint64_t bytes, int distance, int 
 
 /// The messages to one peer, or from it, one after the other; one thread of the block looks after them.
 struct message_lane {
-    std::int32_t peer, sends, is_far, over;
-    std::int32_t next, end;            ///< of the list: the message under way; behind the last one
-    std::uint32_t place, places;       ///< of the pieces under way: in windows or scratch memory, from `place` on
-    std::byte* at;                     ///< of the message: the bytes of this channel that are left
-    std::uint64_t left, to_ask;        ///< how many; of them, far, not asked for yet
-    std::uint64_t number, moved;       ///< of pieces: begun, over
-    std::int32_t is_begun, is_copied;  ///< the message; a piece, by the pass before
-    // A piece from a rank of this host.
-    const std::byte* from;
-    std::uint64_t piece;  ///< bytes that are left
-    // What all threads do next: a copy; then, between hosts, one entry of the proxy's list.
+    std::byte* at;                ///< of the message under way: the bytes of this channel that are left
+    std::uint64_t left, to_ask;   ///< how many; of them, far, not asked for yet
+    std::uint64_t number, moved;  ///< of pieces: begun, over
+    std::uint64_t piece;          ///< of the piece under way within the host: bytes that are left
+    const std::byte* from;        ///< where the receiver finds them
+    // What all threads do next: a copy; then, between hosts, an entry of the proxy's list.
     const std::byte* copy_from;
     std::byte* copy_to;
-    std::uint32_t copy_bytes;
-    std::int32_t posts;
-    far_mail mail;
+    std::uint64_t mail_whole;
+    std::uint32_t copy_bytes, mail_place, mail_bytes, mail_number;
+    std::uint64_t since;  ///< of its wait: see backoff
     std::uint32_t pauses;
-    std::uint64_t since;
+    std::uint32_t pieces;          ///< of the message, begun between hosts
+    std::uint32_t place, places;   ///< of the pieces under way: in windows or scratch memory, from `place` on
+    std::int32_t peer, next, end;  ///< of the list: the message under way; behind the last one
+    std::int8_t sends, is_far, over, is_copied, posts;  ///< is_copied: a piece, by the pass before
 };
 
 /// Shared memory of a block.

@@ -67,7 +67,9 @@ struct workspace_layout {
         return channels_begin + static_cast<std::uint64_t>(channels) * sizeof(channel_state);
     }
     /// One for each rank of a host.
-    constexpr std::uint64_t mailboxes() const { return static_cast<std::uint64_t>(ranks < max_ranks ? ranks : max_ranks); }
+    constexpr std::uint64_t mailboxes() const {
+        return static_cast<std::uint64_t>(ranks < max_ranks ? ranks : max_ranks);
+    }
     constexpr std::uint64_t eager_begin() const {
         return mail_begin() + static_cast<std::uint64_t>(channels) * mailboxes() * sizeof(mailbox);
     }
@@ -126,8 +128,9 @@ COLLS_DEVICE inline channel_state& channel_of(const rank_handle& t, int rank, in
 }
 /// In the memory of `owner`, what `writer` writes for it; both are on this host.
 COLLS_DEVICE inline mailbox& mailbox_of(const rank_handle& t, int owner, int channel, int writer) {
-    return reinterpret_cast<mailbox*>(t.workspaces[owner] + t.sizes.mail_begin())[static_cast<std::uint64_t>(channel) *
-            t.sizes.mailboxes() + static_cast<std::uint64_t>(place_of(t, writer))];
+    return reinterpret_cast<mailbox*>(
+        t.workspaces[owner] + t.sizes.mail_begin())[static_cast<std::uint64_t>(channel) * t.sizes.mailboxes() +
+                                                    static_cast<std::uint64_t>(place_of(t, writer))];
 }
 /// Where rank `from` writes its eager messages to rank `to`; `parity`: of the call.
 COLLS_DEVICE inline std::uint64_t* eager_slot_of(const rank_handle& t, int to, int channel, int from, unsigned parity) {

@@ -26,6 +26,33 @@ inline demand demand_of(const rank_context& self, collective what, std::size_t b
         !unsized && !self.by_messages, reduces(what) && (reproducible || self.env.reproducible)};
 }
 
+/// The rounds in which the schedule sends between hosts, as ranges: "0-2,5", or "none".
+inline std::string rounds_between_hosts(const any_schedule& s, const host_map& hosts, int n) {
+    std::string text;
+    const auto add = [&](int first, int last) {
+        if (first == none) return;
+        text += (text.empty() ? "" : ",") + std::to_string(first);
+        if (last > first) text += "-" + std::to_string(last);
+    };
+    int first = none, last = none;
+    for (int k = 0; k < s.rounds(n); ++k) {
+        bool far = false;
+        for (int r = 0; r < n && !far; ++r)
+            for (int p = 0; p < s.ports(n) && !far; ++p) {
+                const int peer = s.at(r, n, k, p).send.peer;
+                far = peer != none && hosts.host_of(peer) != hosts.host_of(r);
+            }
+        if (!far) continue;
+        if (first == none || k > last + 1) {
+            add(first, last);
+            first = k;
+        }
+        last = k;
+    }
+    add(first, last);
+    return text.empty() ? "none" : text;
+}
+
 template <int>
 std::string explanation(const rank_context& self, collective what, std::size_t bytes, bool reproducible) {
     const candidates list = all_candidates_of(what);
@@ -44,17 +71,20 @@ std::string explanation(const rank_context& self, collective what, std::size_t b
     const auto fits = [&](const candidate& c) { return !d.reproducible || c.single_fold; };
     int width = 20;
     for (int i = 0; i < by_hosts.count; ++i) width = std::max(width, static_cast<int>(by_hosts.first[i].name.size()));
-    std::snprintf(row, sizeof row, "  %-*s %7s %14s %10s %14s\n", width, "schedule", "rounds", "bytes sent", "chunk",
-        "predicted us");
+    const host_map& hosts = self.layout.hosts;
+    std::snprintf(row, sizeof row, "  %-*s %7s %14s %10s %14s%s\n", width, "schedule", "rounds", "bytes sent", "chunk",
+        "predicted us", hosts.known() ? "  between hosts in rounds" : "");
     text += row;
     const auto add_row = [&](std::string_view name, int rounds, double sent, std::size_t chunk, double seconds,
-                             bool taken, bool suits) {
+                             bool taken, bool suits, const any_schedule* counted = nullptr) {
         const char* const mark = taken ? "  <- chosen" : suits ? "" : "  not reproducible";
         char chunk_text[24] = "-";
         if (chunk > 0 && chunk < whole_unit_bytes) std::snprintf(chunk_text, sizeof chunk_text, "%zu", chunk);
-        std::snprintf(row, sizeof row, "  %-*.*s %7d %14.0f %10s %14.2f%s\n", width, static_cast<int>(name.size()),
-            name.data(), rounds, sent, chunk_text, seconds * 1e6, mark);
+        std::snprintf(row, sizeof row, "  %-*.*s %7d %14.0f %10s %14.2f", width, static_cast<int>(name.size()),
+            name.data(), rounds, sent, chunk_text, seconds * 1e6);
         text += row;
+        if (hosts.known() && counted != nullptr) text += "  " + rounds_between_hosts(*counted, hosts, self.size);
+        text += std::string(mark) + "\n";
     };
     if (d.eager && d.posted <= eager_capacity) {
         const auto posted = static_cast<double>(d.posted);
@@ -73,7 +103,7 @@ std::string explanation(const rank_context& self, collective what, std::size_t b
         const prediction p = predicted(c, self, m, d.bytes);
         const double block = counted.blocks > 0 ? static_cast<double>(bytes) / counted.blocks : 0;
         add_row(c.name, counted.rounds, static_cast<double>(counted.blocks_sent) * block, p.chunk, p.seconds,
-            chosen.of == &c, fits(c));
+            chosen.of == &c, fits(c), &c.schedule);
     }
     for (int i = 0; i < by_hosts.count; ++i) {
         const candidate& c = by_hosts.first[i];
@@ -81,7 +111,7 @@ std::string explanation(const rank_context& self, collective what, std::size_t b
         const cost counted = traffic_of_candidate(c, self.size);
         const double block = counted.blocks > 0 ? static_cast<double>(bytes) / counted.blocks : 0;
         add_row(c.name, counted.rounds, static_cast<double>(counted.blocks_sent) * block, 0,
-            predicted(c, self, m, d.bytes).seconds, chosen.of == &c, fits(c));
+            predicted(c, self, m, d.bytes).seconds, chosen.of == &c, fits(c), &c.schedule);
     }
     if (!self.by_messages && self.size > 1) {
         const bool near = near_so_far(self);
