@@ -22,6 +22,7 @@ namespace colls::inline v1::cuda {
 /// channel each, then run beside each other.
 class group_of_calls {
 public:
+    /// For `begin`.
     explicit group_of_calls(detail::local_ranks& ranks) : ranks_(&ranks) {
         if (ranks.together() != nullptr)
             detail::refuse("begin", ranks.ranks().front().rank, "a group of calls has begun before, and has not ended");
