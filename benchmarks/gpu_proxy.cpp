@@ -1,6 +1,6 @@
 // What the proxy of a rank on a GPU moves, beside the same messages on the host: two processes exchange messages over
-// TCP, by colls::exchange and by proxies, in turn. A thread of each process stands in for its kernel: it lists the posts
-// of all channels, and waits for them. Copies to and from windows, which are the GPU's, are left out.
+// TCP, by colls::exchange and by proxies, in turn. A thread of each process stands in for its kernel: it lists the
+// posts of all channels, and waits for them. Copies to and from windows, which are the GPU's, are left out.
 #include "run_ranks.hpp"
 #include "statistics.hpp"
 
@@ -43,7 +43,8 @@ public:
         places_[static_cast<std::size_t>(me_)] = 0;
         const kernel::far_layout layout{2, s.channels, s.window, 16};
         bytes_ = layout.bytes();
-        void* const at = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+        void* const at =
+            mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
         if (at == MAP_FAILED) throw std::bad_alloc();
         memory_ = {static_cast<std::byte*>(at), layout, places_};
         colls::extend::message_group* const by = network.context().backend->by_messages();
@@ -64,7 +65,9 @@ public:
         transports.resize(static_cast<std::size_t>(s.channels));
         proxy_ = std::make_unique<kernel::proxy>(
             memory_, std::move(transports),
-            [](const kernel::proxy::notice& n) { fmt::print(stderr, "the proxy has failed: {}\n", n.text), std::abort(); },
+            [](const kernel::proxy::notice& n) {
+                fmt::print(stderr, "the proxy has failed: {}\n", n.text), std::abort();
+            },
             [](kernel::proxy::notice&) { return false; });
         posted_.resize(static_cast<std::size_t>(s.channels));
     }
@@ -123,7 +126,8 @@ public:
     void all_gather(const void* own, std::size_t bytes, void* all) override {
         const auto* const from = static_cast<const std::byte*>(own);
         auto* const to = static_cast<std::byte*>(all);
-        colls::all_gather(world_, std::span(from, bytes), std::span(to, bytes * static_cast<std::size_t>(world_.size())));
+        colls::all_gather(
+            world_, std::span(from, bytes), std::span(to, bytes * static_cast<std::size_t>(world_.size())));
     }
 
 private:
@@ -151,8 +155,9 @@ void run(int rank, const settings& s) {
     colls::communicator network = colls::detail::bootstrap_of_program.load(std::memory_order_relaxed)(rank, 2, meet);
     proxied gpu(network, s);
     if (rank == 0)
-        fmt::print("two processes over TCP, exchange of so many bytes each way; {} channels, medians of {} turns\n"
-                   "{:>10} {:>14} {:>14} {:>8}\n",
+        fmt::print(
+            "two processes over TCP, exchange of so many bytes each way; {} channels, medians of {} turns\n"
+            "{:>10} {:>14} {:>14} {:>8}\n",
             s.channels, s.turns, "bytes", "host MB/s", "proxy MB/s", "ratio");
     for (const std::size_t bytes : s.bytes) {
         std::vector<char> out(bytes, 'a'), in(bytes);
