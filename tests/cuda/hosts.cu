@@ -329,7 +329,14 @@ int run(const std::string& mode, int a, int b) {
                 std::this_thread::sleep_for(std::chrono::milliseconds(b));
                 kill(getpid(), SIGKILL);
             }).detach();
-        result = expect(gpu, a, peer_failed, peer_failed, sum);
+        auto y = gpu.allocate<word>(x.size());
+        result = expect(gpu, a, peer_failed, peer_failed, [&](int i) {
+            if (i % 2 == 0) return sum(i);
+            const int n = gpu.size();
+            colls::cuda::exchange(gpu, x, (gpu.rank() + 1) % n, y, (gpu.rank() + n - 1) % n, stream);
+            check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+            gpu.check();
+        });
     } else if (mode == "other") {
         // Each of the ranks whose calls differ names another one, and the rest hear of either.
         result = expect(gpu, world.rank() == 1 ? 0 : colls::none, mismatch, mismatch, [&](int i) {
@@ -347,8 +354,7 @@ int run(const std::string& mode, int a, int b) {
         // Two groups in turn, and a part of one: by rows of the hosts' ranks.
         differential(gpu, stream, static_cast<word>(a));
         messages(gpu, stream, static_cast<std::size_t>(a));
-        colls::communicator part = world.split(world.rank() % 2, world.rank());
-        colls::cuda::communicator some(part, device, o);
+        auto some = gpu.split(world.rank() % 2, world.rank());
         differential(some, stream, static_cast<word>(a) + 1);
         messages(some, stream, static_cast<std::size_t>(a) + 1);
         differential(gpu, stream, static_cast<word>(a) + 2);

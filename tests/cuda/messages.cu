@@ -158,6 +158,12 @@ void refusals(int n) {
     communicator& c = g.ranks[0];
     const cudaStream_t s = g.streams[0];
     auto x = c.allocate<int>(100), y = c.allocate<int>(100);
+    try {
+        (void)c.split(0, 0);
+        std::printf("not refused: a split of devices\n"), ++failed;
+    } catch (const colls::error& e) {
+        failed += e.code() != errc::unsupported;
+    }
     refused("rank 99 is out of range", [&] { colls::cuda::send(c, x, 99, s); });
     refused("rank -1 is out of range", [&] { colls::cuda::recv(c, x, -1, s); });
     refused("it has 1 messages to itself, and receives 0", [&] { colls::cuda::send(c, x, 0, s); });

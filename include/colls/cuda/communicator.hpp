@@ -6,6 +6,7 @@
 #include <colls/cuda/options.hpp>
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -58,7 +59,15 @@ public:
             h.context();
         }
     communicator(Host& host, int device, const options& o = {})
-        : communicator(detail::join_processes(host, device, o)) {}
+        : communicator(detail::join_processes(host, device, o)) {
+        split_ = [&host, device, o](int color, int key) {
+            auto part = std::make_shared<decltype(host.split(color, key))>(host.split(color, key));
+            if (color < 0) return communicator();
+            communicator c(*part, device, o);
+            c.host_ = std::move(part);
+            return c;
+        };
+    }
 
     /// Makes a group of the given devices of this process: returns one communicator each, rank r on devices[r]. Each is
     /// used by one thread at a time; one thread may use them all, if it makes a call on every rank before it waits for
@@ -84,6 +93,19 @@ public:
         detail::synchronise(device());
         // Ranks that wait for this one, in a call that it has not made, need not wait for the timeout.
         ranks_->leave();
+    }
+
+    /// Divides a group of processes, as colls::communicator::split does: into rows, columns, the GPUs of one number on
+    /// each host. Collective. Ranks that give the same `color` form a group of their own, with this one's device and
+    /// options, in the order of `key`, then of their ranks here; a negative color joins none. Takes what a new group
+    /// takes. Throws colls::error as the constructor does; unsupported in a group of of_devices.
+    communicator split(int color, int key) {
+        if (!split_)
+            throw error(errc::unsupported,
+                "colls: cuda::communicator::split: this group's ranks are devices of one process: make one of some of "
+                "them by of_devices",
+                rank_);
+        return split_(color, key);
     }
 
     int rank() const { return rank_; }
@@ -143,6 +165,8 @@ private:
         return {std::move(owner), block->data(), count};
     }
 
+    std::function<communicator(int color, int key)> split_;
+    std::shared_ptr<void> host_;  ///< of a part: its host group, which the other members use
     std::shared_ptr<detail::shared_allocations> memory_;
     std::unique_ptr<detail::local_ranks> ranks_;
     std::unique_ptr<detail::peer_watch> watch_;
