@@ -560,7 +560,7 @@ TEST_CASE(
             for (std::size_t i = 0; i < all.size(); ++i) {
                 auto& m = all[i];
                 INFO("from " << m.from << " to " << m.to << ", " << m.in->size() << " bytes");
-                REQUIRE(std::memcmp(m.in->data(), wanted[i].data(), m.in->size()) == 0);
+                REQUIRE(std::equal(wanted[i].begin(), wanted[i].end(), m.in->data()));
                 REQUIRE((m.in->intact() && m.out->intact()));
             }
             run_and_check(group, jobs);

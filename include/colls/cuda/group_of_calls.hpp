@@ -18,8 +18,8 @@ namespace colls::inline v1::cuda {
 /// from one rank to another keep their order: it matters to no rank in which order it lists them.
 ///
 /// Launches: one for up to 64 messages in each direction; one for up to 16 collective calls in a row that differ only
-/// in buffers, count and root, and whose operator and epilogue have no members. Calls of few bytes, which take one
-/// channel each, then run beside each other.
+/// in buffers, count and root, whose operator and epilogue have no members, and that have channels enough: those that
+/// they take alone, fewer the shorter they are (options.channels in all). They run beside each other.
 class group_of_calls {
 public:
     /// For `begin`.

@@ -44,6 +44,7 @@ struct kernel_call {
     const std::uint64_t* offsets = nullptr;  ///< where user blocks begin (blocks + 1 entries); null: balanced
     std::uint64_t fingerprint = 0;           ///< equal on all ranks if they make the same call
     std::int32_t root = 0;
+    std::int32_t first_channel = 0;
     std::int32_t channels = 1;  ///< channels in use: the slices that every user block is cut in
     std::int32_t chunks = 1;    ///< of a slice
     std::uint64_t chunk = 0;    ///< elements of a slot in a chunk; a multiple of `quantum`
@@ -57,7 +58,7 @@ struct kernel_call {
 
 /// The slice of a channel. A call that uses one channel has one slice, whichever channel it is.
 constexpr std::uint64_t slice_of(const kernel_call& c, int channel) {
-    return c.channels == 1 ? 0 : static_cast<std::uint64_t>(channel);
+    return c.channels == 1 ? 0 : static_cast<std::uint64_t>(channel - c.first_channel);
 }
 
 }  // namespace colls::inline v1::cuda::detail

@@ -23,11 +23,10 @@ struct kernel_buffers {
     shared_address in_where, out_where;
 };
 
-/// What the calls of one launch do not share.
+/// What the calls of one launch do not share. Each has channels of its own, in the order of the calls.
 struct call_part {
     std::uint64_t count = 0, chunk = 0, fingerprint = 0;
-    std::int32_t root = 0, channels = 1, chunks = 1;
-    std::int32_t first_channel = 0;
+    std::int32_t root = 0, first_channel = 0, channels = 1, chunks = 1;
 };
 /// Calls of a launch, at most.
 inline constexpr int most_calls = 16;
@@ -44,28 +43,17 @@ struct kernel_arguments {
     Op op;
     Epilogue epilogue;
 
-    /// Calls run(channel) for each call in which this block takes part, until one returns false.
-    template <class Run>
-    __device__ void run_calls(const Run& run) const {
+    /// Sets the call of this block in the block's state; returns the block's channel.
+    __device__ int load_call() const {
+        const unsigned local = blockIdx.x % static_cast<unsigned>(rank_count);
+        const int channel = static_cast<int>(blockIdx.x / static_cast<unsigned>(rank_count));
+        int i = 0;
         COLLS_ROLLED
-        for (int i = 0; i < calls; ++i) {
-            const int channel =
-                static_cast<int>(blockIdx.x / static_cast<unsigned>(rank_count)) - parts[i].first_channel;
-            if (channel < 0 || channel >= parts[i].channels) continue;
-            load_call(i);
-            if (!run(channel + parts[i].first_channel)) return;
-        }
-    }
-
-private:
-    /// Sets call i of this block's rank in the block's state.
-    __device__ void load_call(int i) const {
-        if (i != 0) __syncthreads();  // no thread reads the last one any more
+        while (i + 1 < calls && channel >= parts[i + 1].first_channel) ++i;
         if (has_offsets != 0)
             for (unsigned b = threadIdx.x; b <= max_ranks; b += blockDim.x)
                 device_thread_group::state().offsets[b] = offsets[b];
         if (threadIdx.x == 0) {
-            const unsigned local = blockIdx.x % static_cast<unsigned>(rank_count);
             const kernel_buffers& mine = of[static_cast<unsigned>(i * rank_count) + local];
             block_state& state = device_thread_group::state();
             state.self = handles[local];
@@ -76,6 +64,7 @@ private:
             c.fingerprint = parts[i].fingerprint;
             c.root = parts[i].root;
             c.channels = parts[i].channels;
+            c.first_channel = parts[i].first_channel;
             c.chunks = parts[i].chunks;
             c.in = mine.in;
             c.out = mine.out;
@@ -84,6 +73,7 @@ private:
             if (has_offsets != 0) c.offsets = state.offsets;
         }
         __syncthreads();
+        return channel;
     }
 };
 
@@ -91,22 +81,24 @@ private:
 template <class Schedule, class T, class D, class Op, class Epilogue>
 __global__ void __launch_bounds__(block_threads, 1)
     schedule_kernel(const __grid_constant__ kernel_arguments<Op, Epilogue> a, const Schedule s) {
-    a.run_calls([&](int channel) { return run_schedule<T, D>(device_thread_group(), channel, s, a.op, a.epilogue); });
+    const int channel = a.load_call();
+    run_schedule<T, D>(device_thread_group(), channel, s, a.op, a.epilogue);
 }
 
 /// A call by a schedule, by packets.
 template <class Schedule, class T, class D, class Op, class Epilogue>
 __global__ void __launch_bounds__(block_threads, 1)
     packet_kernel(const __grid_constant__ kernel_arguments<Op, Epilogue> a, const Schedule s) {
-    a.run_calls([&](int channel) { return run_by_packets<T, D>(device_thread_group(), channel, s, a.op, a.epilogue); });
+    const int channel = a.load_call();
+    run_by_packets<T, D>(device_thread_group(), channel, s, a.op, a.epilogue);
 }
 
 /// An all_reduce by the switch.
 template <class T, class D, class Op, class Epilogue>
 __global__ void __launch_bounds__(block_threads, 1) multicast_kernel(
     const __grid_constant__ kernel_arguments<Op, Epilogue> a, const __grid_constant__ multicast_window window) {
-    a.run_calls(
-        [&](int channel) { return run_by_multicast<T, D>(device_thread_group(), channel, window, a.op, a.epilogue); });
+    const int channel = a.load_call();
+    run_by_multicast<T, D>(device_thread_group(), channel, window, a.op, a.epilogue);
 }
 
 /// Messages between this rank and others.
@@ -131,7 +123,8 @@ __global__ void __launch_bounds__(block_threads, 1) message_kernel(const __grid_
 template <collective what, class T, class D, class Op, class Epilogue>
 __global__ void __launch_bounds__(block_threads, 1)
     eager_kernel(const __grid_constant__ kernel_arguments<Op, Epilogue> a) {
-    a.run_calls([&](int channel) { return run_eager<what, T, D>(device_thread_group(), channel, a.op, a.epilogue); });
+    const int channel = a.load_call();
+    run_eager<what, T, D>(device_thread_group(), channel, a.op, a.epilogue);
 }
 
 }  // namespace colls::inline v1::cuda::detail

@@ -127,7 +127,7 @@ struct prepared_call final : pending_call {
     prepared_call(call_name w, const void* k, const kernel_arguments<Op, Epilogue>& all, const Second& s)
         : what(w), kernel(k), a(all), second(s) {
         const kernel_call& c = a.common;
-        a.parts[0] = {c.count, c.chunk, c.fingerprint, c.root, c.channels, c.chunks, 0};
+        a.parts[0] = {c.count, c.chunk, c.fingerprint, c.root, 0, c.channels, c.chunks};
     }
 
     /// The decision depends only on what is equal on all ranks.
@@ -137,28 +137,24 @@ struct prepared_call final : pending_call {
             a.has_offsets != 0 || next->a.has_offsets != 0 || a.calls == most_calls ||
             (a.calls + 1) * a.rank_count > max_local_ranks || next->a.common.slots != a.common.slots)
             return false;
-        call_part& part = a.parts[a.calls];
-        part = next->a.parts[0];
-        // Calls of one channel run beside each other.
-        if (part.channels == 1) part.first_channel = single_++ % channels;
+        const int first = channels_used();
+        if (first + next->a.parts[0].channels > channels) return false;
+        a.parts[a.calls] = next->a.parts[0];
+        a.parts[a.calls].first_channel = first;
         std::copy_n(next->a.of, a.rank_count, a.of + a.calls * a.rank_count);
         ++a.calls;
         return true;
     }
     void launch(local_ranks& ranks, cudaStream_t stream) override {
-        int channels = 1;
-        for (int i = 0; i < a.calls; ++i) {
-            call_part& part = a.parts[i];
-            channels = std::max(channels, part.first_channel + part.channels);
-            if (a.calls > 1)
-                part.fingerprint = mixed(part.fingerprint, static_cast<std::uint64_t>(a.calls * most_calls + i));
-        }
+        for (int i = 0; i < a.calls && a.calls > 1; ++i)
+            a.parts[i].fingerprint =
+                mixed(a.parts[i].fingerprint, static_cast<std::uint64_t>(a.calls * most_calls + i));
         void* arguments[] = {&a, &second};  // a kernel that takes one reads one
-        launch_kernel(ranks, what, kernel, channels, arguments, stream);
+        launch_kernel(ranks, what, kernel, channels_used(), arguments, stream);
     }
 
 private:
-    int single_ = 1;  // calls of one channel
+    int channels_used() const { return a.parts[a.calls - 1].first_channel + a.parts[a.calls - 1].channels; }
 };
 
 /// Launches a call, or adds it to those that are launched together.
