@@ -544,8 +544,8 @@ TEST_CASE(
             prepare(jobs.back(), random, group.sizes(), false);
             std::vector<std::vector<unsigned char>> wanted;
             for (auto& m : all) wanted.emplace_back(m.out->data(), m.out->data() + m.out->size());
-            // Between two collective calls, whose last messages may still be under way. A rank of one channel writes to
-            // what it has sent as soon as its part is over.
+            // After a collective call, whose last messages may still be under way, and before that of the next round. A
+            // rank of one channel writes to what it has sent as soon as its part is over.
             REQUIRE(group.run([&](auto& g, const kernel::rank_handle& h, int channel) {
                 bool well = run_any_call(g, h, jobs[0], channel, all_collectives{});
                 for (const kernel::message_list& l : launches[index(h.rank)]) {
@@ -563,7 +563,7 @@ TEST_CASE(
                 REQUIRE(std::equal(wanted[i].begin(), wanted[i].end(), m.in->data()));
                 REQUIRE((m.in->intact() && m.out->intact()));
             }
-            run_and_check(group, jobs);
+            REQUIRE(jobs[0].wrong() == "");
         }
         if (spread) group.part();
     }
