@@ -1,6 +1,6 @@
 // What the proxy of a rank on a GPU moves, beside the same messages on the host: two processes exchange messages over
 // TCP, by colls::exchange and by proxies, in turn. A thread of each process stands in for its kernel: it lists the
-// posts of all channels, and waits for them. Copies to and from windows, which are the GPU's, are left out.
+// posts of all channels, and waits for them. It copies nothing to or from windows: that is the GPU's part.
 #include "run_ranks.hpp"
 #include "statistics.hpp"
 

@@ -154,21 +154,20 @@ void exclusive_scan(Comm& comm, In&& in, Out&& out, const Op& op, const Stream& 
 /// another arrive in the order in which they were sent.
 template <class Comm, class Data, class Stream>
 void send(Comm& comm, Data&& data, int to, const Stream& stream) {
-    const detail::message_buffer out = detail::message_in<Comm, false>(data);
+    const detail::byte_range out = detail::message_in<Comm, false>(data);
     detail::make_message(comm, "send", &out, to, nullptr, none, detail::stream_of(stream));
 }
 /// Receives the next message from rank `from`. `data`: as long as the message; another length is a mismatch.
 template <class Comm, class Data, class Stream>
 void recv(Comm& comm, Data&& data, int from, const Stream& stream) {
-    const detail::message_buffer in = detail::message_in<Comm, true>(data);
+    const detail::byte_range in = detail::message_in<Comm, true>(data);
     detail::make_message(comm, "recv", nullptr, none, &in, from, detail::stream_of(stream));
 }
 /// Sends one message and receives another at the same time. `out` and `in`: of any lengths, must not overlap. Both
 /// ranks may be this one, and both may be the same.
 template <class Comm, class Out, class In, class Stream>
 void exchange(Comm& comm, Out&& out, int to, In&& in, int from, const Stream& stream) {
-    const detail::message_buffer sent = detail::message_in<Comm, false>(out),
-                                 received = detail::message_in<Comm, true>(in);
+    const detail::byte_range sent = detail::message_in<Comm, false>(out), received = detail::message_in<Comm, true>(in);
     detail::make_message(comm, "exchange", &sent, to, &received, from, detail::stream_of(stream));
 }
 

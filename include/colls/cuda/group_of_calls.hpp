@@ -47,8 +47,8 @@ public:
         detail::launch_or_tell(of, [&](detail::local_ranks& ranks) {
             if (!all_->sends.empty() || !all_->receives.empty())
                 all_->launch_messages(
-                    ranks, "a group of messages", std::move(all_->sends), std::move(all_->receives), all_->stream);
-            for (const auto& call : all_->calls) call->launch(ranks, all_->stream);
+                    ranks, "a group of messages", std::move(all_->sends), std::move(all_->receives), *all_->stream);
+            for (const auto& call : all_->calls) call->launch(ranks, *all_->stream);
             for (const auto& copy_back : all_->copies_back) copy_back();
         });
     }
@@ -61,6 +61,7 @@ private:
 /// Begins a group of calls on `comm`, a communicator or virtual_ranks. Throws colls::error (invalid_argument) where one
 /// has begun and not ended.
 template <class Comm>
+    requires requires(Comm& c) { c.context(); }  // or it would be a begin() of all ranges of types of this namespace
 [[nodiscard]] group_of_calls begin(Comm& comm) {
     return group_of_calls(comm.context());
 }

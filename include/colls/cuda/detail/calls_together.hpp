@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace colls::inline v1::cuda::detail {
@@ -20,8 +21,7 @@ struct pending_call {
 };
 
 struct calls_together {
-    bool has_stream = false;
-    cudaStream_t stream = nullptr;         ///< of its first call
+    std::optional<cudaStream_t> stream;    ///< of its first call
     std::vector<message> sends, receives;  ///< in the order of the calls
     void (*launch_messages)(
         local_ranks&, call_name, std::vector<message> sends, std::vector<message> receives, cudaStream_t) = nullptr;
@@ -36,9 +36,8 @@ inline void check_stream(local_ranks& ranks, call_name what, cudaStream_t stream
     check_stream(what, rank, stream, ranks.device());
     calls_together* const all = ranks.together();
     if (all == nullptr) return;
-    if (all->has_stream && all->stream != stream)
+    if (all->stream.value_or(stream) != stream)
         refuse(what, rank, "its stream is another one than that of the calls before in its group of calls");
-    all->has_stream = true;
     all->stream = stream;
 }
 

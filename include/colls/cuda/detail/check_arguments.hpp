@@ -30,6 +30,25 @@ struct call_name {
         (error_text() << "colls: cuda: " << what.text << " on rank " << rank << ": " << why).text(), rank);
 }
 
+/// Refuses a rank that the group does not have. `which`: "root", or "rank".
+inline void check_rank(call_name what, int rank, const char* which, int named, int n) {
+    if (named >= 0 && named < n) return;
+    error_text why;
+    why << which << " " << named << " is out of range: this group has ranks 0 to " << n - 1;
+    refuse(what, rank, why.text());
+}
+
+/// The bytes of a buffer.
+struct byte_range {
+    const void* at = nullptr;
+    std::size_t bytes = 0;
+    std::uint64_t begin() const { return reinterpret_cast<std::uint64_t>(at); }
+    std::uint64_t end() const { return begin() + bytes; }
+    bool overlaps(const byte_range& b) const {
+        return bytes != 0 && b.bytes != 0 && begin() < b.end() && b.begin() < end();
+    }
+};
+
 /// Accepts memory that `device` reaches, and any pointer where count is 0. True: the other devices of the process reach
 /// it, too, once they have peer access. They do not reach memory of a pool (cudaMallocAsync) nor of cuMemCreate.
 inline bool check_pointer(call_name what, int rank, const void* at, std::size_t count, int device, const char* which) {

@@ -190,11 +190,7 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
         why << "it takes one buffer a rank, which is " << ranks.ranks().size() << ", and got " << all.size();
         refuse(what, rank, why.text());
     }
-    if (rooted(what) && (root < 0 || root >= n)) {
-        error_text why;
-        why << "root " << root << " is out of range: this group has ranks 0 to " << n - 1;
-        refuse(what, rank, why.text());
-    }
+    if (rooted(what)) check_rank(what, rank, "root", root, n);
     check_stream(ranks, what, stream);
 
     kernel_arguments<Op, Epilogue> a{

@@ -24,36 +24,31 @@ void launch_messages(local_ranks& ranks, call_name what, std::vector<message> se
             << " from itself: make both in one exchange, or in one group of calls";
         refuse(what, rank, why.text());
     }
-    const auto is_far = [&](int r) { return ranks.far() != nullptr && ranks.far()->memory().is_far(r); };
-    all.for_each_launch(is_far, [&](const message_list& list, int blocks) {
-        if (list.hidden > 0 && sizes.scratch_bytes / static_cast<std::uint64_t>(2 * list.hidden) < 128)
-            throw error(errc::unsupported,
-                (error_text() << "colls: cuda: " << what.text << " on rank " << rank
-                              << ": options.scratch_bytes has no room for " << 2 * list.hidden
-                              << " pieces of 128 bytes: raise it")
-                    .text(),
-                rank);
-        message_arguments a{ranks.handles(), list};
-        a.list.exported = ranks.reachable().begin;
-        void* arguments[] = {&a};
-        launch_kernel(ranks, what, reinterpret_cast<const void*>(&message_kernel<G>), blocks, arguments, stream);
-    });
+    all.for_each_launch([&](int r) { return ranks.is_far(r); },
+        [&](const message_list& list, int blocks) {
+            if (list.hidden > 0 && sizes.scratch_bytes / static_cast<std::uint64_t>(2 * list.hidden) < 128)
+                throw error(errc::unsupported,
+                    (error_text() << "colls: cuda: " << what.text << " on rank " << rank
+                                  << ": options.scratch_bytes has no room for " << 2 * list.hidden
+                                  << " pieces of 128 bytes: raise it")
+                        .text(),
+                    rank);
+            message_arguments a{ranks.handles(), list};
+            a.list.exported = ranks.reachable().begin;
+            void* arguments[] = {&a};
+            launch_kernel(ranks, what, reinterpret_cast<const void*>(&message_kernel<G>), blocks, arguments, stream);
+        });
 }
 
 /// Checks a buffer of a message, of `bytes`, and adds it to `to`.
 inline void add_message(local_ranks& ranks, call_name what, std::vector<message>& to, bool sends, const void* at,
     std::size_t bytes, int peer) {
     const int rank = ranks.ranks().front().rank, n = ranks.size();
-    if (peer < 0 || peer >= n) {
-        error_text why;
-        why << "rank " << peer << " is out of range: this group has ranks 0 to " << n - 1;
-        refuse(what, rank, why.text());
-    }
+    check_rank(what, rank, "rank", peer, n);
     // Within one process other devices may not reach memory of a pool.
     const bool reached = check_pointer(what, rank, at, bytes, ranks.device(), sends ? "sent" : "received");
     message m{static_cast<std::byte*>(const_cast<void*>(at)), bytes, peer, shared_address::absolute};
-    const bool is_far = ranks.far() != nullptr && ranks.far()->memory().is_far(peer);
-    if (sends && peer != rank && !is_far)
+    if (sends && peer != rank && !ranks.is_far(peer))
         m.region = reached || n == static_cast<int>(ranks.ranks().size()) ? ranks.address_for_peers(at, bytes).region
                                                                           : shared_address::hidden;
     to.push_back(m);

@@ -119,6 +119,7 @@ public:
     /// Not known where all ranks are on one host. The map for kernels is for them alone.
     host_map hosts(bool in_kernels) const { return in_kernels ? hosts_in_kernels_ : hosts_; }
     far_group* far() const { return far_.get(); }
+    bool is_far(int rank) const { return far_ && far_->memory().is_far(rank); }
     /// Has a local rank given up? For the proxy.
     bool has_failed(proxy::notice& n) const {
         const failure_report& r = *ranks_.front().status.get();

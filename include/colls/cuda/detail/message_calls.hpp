@@ -12,22 +12,12 @@
 
 namespace colls::inline v1::cuda::detail {
 
-/// A message in a contiguous range.
-struct message_buffer {
-    const void* at = nullptr;
-    std::size_t bytes = 0;
-    std::uint64_t begin() const { return reinterpret_cast<std::uint64_t>(at); }
-    std::uint64_t end() const { return begin() + bytes; }
-    bool overlaps(const message_buffer& b) const {
-        return bytes != 0 && b.bytes != 0 && begin() < b.end() && b.begin() < end();
-    }
-};
+/// The bytes of a range that is sent, or received.
 template <class Comm, bool written, class R>
-message_buffer message_in(R& range) {
+byte_range message_in(R& range) {
     static_assert(!Comm::takes_buffer_of_each_rank,
-        "colls: messages, and calls with counts of each rank, take a cuda::communicator: virtual_ranks makes its "
-        "ranks' "
-        "calls all at once");
+        "colls: messages, and calls with counts of each rank, take a cuda::communicator: virtual_ranks makes the calls "
+        "of all its ranks at once");
     using T = element<R>;
     static_assert(std::is_trivially_copyable_v<T>, "colls: elements must be trivially copyable");
     static_assert(!written || !std::is_const_v<T>, "colls: the output buffer is const");
@@ -36,9 +26,9 @@ message_buffer message_in(R& range) {
 
 /// Cuts a buffer of `whole` into blocks of counts[r] elements of `size` bytes, one for each of n ranks.
 template <class Counts>
-std::vector<message_buffer> blocks_of_counts(call_name what, int rank, int n, const message_buffer& whole,
-    std::size_t size, const Counts& counts, const char* which) {
-    std::vector<message_buffer> all;
+std::vector<byte_range> blocks_of_counts(call_name what, int rank, int n, const byte_range& whole, std::size_t size,
+    const Counts& counts, const char* which) {
+    std::vector<byte_range> all;
     const std::byte* at = static_cast<const std::byte*>(whole.at);
     std::size_t left = whole.bytes / size;
     bool fits = true;
@@ -63,14 +53,14 @@ std::vector<message_buffer> blocks_of_counts(call_name what, int rank, int n, co
     refuse(what, rank, why.text());
 }
 
-inline void refuse_overlap(call_name what, int rank, const message_buffer& in, const message_buffer& out) {
+inline void refuse_overlap(call_name what, int rank, const byte_range& in, const byte_range& out) {
     if (in.overlaps(out)) refuse(what, rank, "input and output overlap: give it two buffers");
 }
 
 /// Makes messages: at most one of the two buffers in each direction is not there.
 template <class Comm>
-void make_message(Comm& comm, call_name what, const message_buffer* out, int to, const message_buffer* in, int from,
-    cudaStream_t stream) {
+void make_message(
+    Comm& comm, call_name what, const byte_range* out, int to, const byte_range* in, int from, cudaStream_t stream) {
     launch_or_tell(comm.context(), [&](local_ranks& ranks) {
         make_messages(ranks, what, stream, [&](std::vector<message>& sends, std::vector<message>& receives) {
             if (out != nullptr && in != nullptr) refuse_overlap(what, ranks.ranks().front().rank, *out, *in);
@@ -81,8 +71,8 @@ void make_message(Comm& comm, call_name what, const message_buffer* out, int to,
 }
 
 template <class Comm, class Sent, class Received>
-void make_all_to_all_v(Comm& comm, const message_buffer& in, const message_buffer& out, std::size_t size,
-    const Sent& sent, const Received& received, cudaStream_t stream) {
+void make_all_to_all_v(Comm& comm, const byte_range& in, const byte_range& out, std::size_t size, const Sent& sent,
+    const Received& received, cudaStream_t stream) {
     const call_name what = "all_to_all_v";
     launch_or_tell(comm.context(), [&](local_ranks& ranks) {
         make_messages(ranks, what, stream, [&](std::vector<message>& sends, std::vector<message>& receives) {
@@ -103,22 +93,18 @@ void make_all_to_all_v(Comm& comm, const message_buffer& in, const message_buffe
 
 /// gather_v, or scatter_v: the root has `whole`, the blocks of all ranks, and each rank `own`, its block.
 template <class Comm, class Counts>
-void make_rooted_v(Comm& comm, bool gathers, const message_buffer& whole, const message_buffer& own, std::size_t size,
+void make_rooted_v(Comm& comm, bool gathers, const byte_range& whole, const byte_range& own, std::size_t size,
     const Counts& counts, int root, cudaStream_t stream) {
     const call_name what = gathers ? "gather_v" : "scatter_v";
     launch_or_tell(comm.context(), [&](local_ranks& ranks) {
         make_messages(ranks, what, stream, [&](std::vector<message>& sends, std::vector<message>& receives) {
             const int n = ranks.size(), rank = ranks.ranks().front().rank;
-            if (root < 0 || root >= n) {
-                error_text why;
-                why << "root " << root << " is out of range: this group has ranks 0 to " << n - 1;
-                refuse(what, rank, why.text());
-            }
+            check_rank(what, rank, "root", root, n);
             std::vector<message>& of_block = gathers ? sends : receives;
             std::vector<message>& of_whole = gathers ? receives : sends;
             if (rank != root) return add_message(ranks, what, of_block, gathers, own.at, own.bytes, root);
             const auto blocks = blocks_of_counts(what, rank, n, whole, size, counts, gathers ? "received" : "sent");
-            const message_buffer& mine = blocks[static_cast<std::size_t>(rank)];
+            const byte_range& mine = blocks[static_cast<std::size_t>(rank)];
             if (mine.bytes != own.bytes) {
                 error_text why;
                 why << "the root's own block has " << own.bytes / size << " elements, and its count is "

@@ -36,7 +36,7 @@ public:
                 l.copy_bytes = 0;
                 l.posts = 0;
                 if (!look(l)) failed = true;
-                is_left = is_left || l.over == 0 || l.posts != 0;
+                is_left = is_left || l.over == 0;
             }
             if (!g_.any(is_left)) break;
             move();
@@ -84,7 +84,6 @@ private:
                 const mailbox& theirs = mailbox_of(self(), self().rank, channel_, l.peer);
                 // All pieces of earlier launches have been taken.
                 l.number = l.sends != 0 ? g_.relaxed(&theirs.taken) : theirs.received;
-                l.moved = l.number;
                 COLLS_ROLLED
                 for (int j = begin; j < i && l.sends != 0; ++j)
                     l.place += 2 * (list_.of[j].region == shared_address::hidden);
@@ -147,6 +146,10 @@ private:
     COLLS_DEVICE std::uint64_t staged_bytes() const {
         return self().sizes.scratch_bytes / static_cast<std::uint32_t>(2 * list_.hidden) / 128 * 128;
     }
+    /// Where in scratch memory the lane's next piece is copied to.
+    COLLS_DEVICE std::uint64_t staged_at(const message_lane& l) const {
+        return (l.place + (l.number & 1)) * staged_bytes();
+    }
     COLLS_DEVICE void offer(message_lane& l, std::uint64_t bytes, const shared_address& at) {
         mailbox& box = mailbox_of(self(), l.peer, channel_, self().rank);
         box.pieces[l.number & 1] = {whole(l), bytes, at};
@@ -157,7 +160,7 @@ private:
         const std::uint64_t* const taken = &mailbox_of(self(), self().rank, channel_, l.peer).taken;
         if (l.is_copied != 0) {  // by all threads, since the last look
             l.is_copied = 0;
-            offer(l, l.piece, {l.place * staged_bytes() + (l.number & 1) * staged_bytes(), shared_address::hidden, 0});
+            offer(l, l.piece, {staged_at(l), shared_address::hidden, 0});
         }
         COLLS_ROLLED
         while (has_message(l)) {
@@ -174,8 +177,7 @@ private:
             }
             const std::uint64_t most = staged_bytes();
             l.piece = l.left < most ? l.left : most;
-            copy(l, l.at, scratch_of_channel(self(), self().rank, channel_) + (l.place + (l.number & 1)) * most,
-                l.piece);
+            copy(l, l.at, scratch_of_channel(self(), self().rank, channel_) + staged_at(l), l.piece);
             l.at += l.piece;
             l.left -= l.piece;
             l.is_copied = 1;

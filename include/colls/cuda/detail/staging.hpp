@@ -21,12 +21,12 @@ public:
     /// Sets in `to` the staging memory for the buffers of `b`, and copies what the kernel reads. size_in, size_out:
     /// bytes of an element. Throws unsupported where staging memory does not suffice.
     void stage(collective what, const rank_buffers& b, std::size_t size_in, std::size_t size_out, kernel_buffers& to) {
-        const range in{b.in, b.in_count * size_in}, out{b.out, b.out_count * size_out};
+        const byte_range in{b.in, b.in_count * size_in}, out{b.out, b.out_count * size_out};
         // In place: one is within the other, and has the same place in its copy.
-        const bool nested = in.bytes != 0 && out.bytes != 0 && in.begin() < out.end() && out.begin() < in.end();
-        const range& outer = out.bytes >= in.bytes ? out : in;
+        const bool nested = in.overlaps(out);
+        const byte_range& outer = out.bytes >= in.bytes ? out : in;
         std::byte* const copy_of_outer = take(what, outer);
-        const auto copy_of = [&](const range& r) {
+        const auto copy_of = [&](const byte_range& r) {
             return nested || &r == &outer ? copy_of_outer + (r.begin() - outer.begin()) : take(what, r);
         };
         std::byte *const to_in = copy_of(in), *const to_out = copy_of(out);
@@ -43,15 +43,8 @@ public:
     void copy_back() const { copy(const_cast<void*>(result_.at), copy_of_result_, result_.bytes); }
 
 private:
-    struct range {
-        const void* at = nullptr;
-        std::size_t bytes = 0;
-        std::uint64_t begin() const { return reinterpret_cast<std::uint64_t>(at); }
-        std::uint64_t end() const { return begin() + bytes; }
-    };
-
     /// Staging memory that begins at the same place modulo 256 as the buffer.
-    std::byte* take(collective what, const range& r) {
+    std::byte* take(collective what, const byte_range& r) {
         const std::size_t from = used_ + r.begin() % 256;
         used_ = (from + r.bytes + 255) / 256 * 256;
         if (used_ <= ranks_.staging().size()) return ranks_.staging().data() + from;
@@ -75,7 +68,7 @@ private:
     local_ranks& ranks_;
     const cudaStream_t stream_;
     std::size_t& used_;
-    range result_;
+    byte_range result_;
     const std::byte* copy_of_result_ = nullptr;
 };
 

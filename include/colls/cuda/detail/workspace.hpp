@@ -42,7 +42,7 @@ struct offered_piece {
 };
 
 /// What one rank of this host writes for another on a channel, in the memory of that other one, for messages between
-/// the two: see transfer_executor.hpp.
+/// the two: see message_executor.hpp.
 struct alignas(128) mailbox {
     std::uint64_t offered;    ///< pieces that it has offered to the owner of this memory so far
     std::uint64_t taken;      ///< pieces that it has taken from the owner so far
