@@ -176,11 +176,7 @@ void exchange(Comm& comm, Out&& out, int to, In&& in, int from, const Stream& st
 /// They add up to the sizes of the buffers. Not in place.
 template <class Comm, class In, class Out, class Sent, class Received, class Stream>
 void all_to_all_v(Comm& comm, In&& in, Out&& out, const Sent& sent, const Received& received, const Stream& stream) {
-    using T = detail::element<Out>;
-    static_assert(
-        std::is_same_v<std::remove_const_t<detail::element<In>>, T>, "colls: input and output differ in type");
-    detail::make_all_to_all_v(comm, detail::message_in<Comm, false>(in), detail::message_in<Comm, true>(out), sizeof(T),
-        sent, received, detail::stream_of(stream));
+    detail::make_all_to_all_v(comm, in, out, sent, received, detail::stream_of(stream));
 }
 
 /// Collects rank r's `in` as block r of the root's `out`. `counts`: at the root a range of n integers, the elements of
@@ -188,11 +184,7 @@ void all_to_all_v(Comm& comm, In&& in, Out&& out, const Sent& sent, const Receiv
 /// own block of `out`.
 template <class Comm, class In, class Out, class Counts, class Stream>
 void gather_v(Comm& comm, In&& in, Out&& out, const Counts& counts, int root, const Stream& stream) {
-    using T = detail::element<Out>;
-    static_assert(
-        std::is_same_v<std::remove_const_t<detail::element<In>>, T>, "colls: input and output differ in type");
-    detail::make_rooted_v(comm, true, detail::message_in<Comm, true>(out), detail::message_in<Comm, false>(in),
-        sizeof(T), counts, root, detail::stream_of(stream));
+    detail::make_rooted_v<true>(comm, out, in, counts, root, detail::stream_of(stream));
 }
 
 /// Hands block r of the root's `in` to rank r's `out`. `counts`: at the root a range of n integers, the elements of
@@ -200,11 +192,7 @@ void gather_v(Comm& comm, In&& in, Out&& out, const Counts& counts, int root, co
 /// block of `in`.
 template <class Comm, class In, class Out, class Counts, class Stream>
 void scatter_v(Comm& comm, In&& in, Out&& out, const Counts& counts, int root, const Stream& stream) {
-    using T = detail::element<Out>;
-    static_assert(
-        std::is_same_v<std::remove_const_t<detail::element<In>>, T>, "colls: input and output differ in type");
-    detail::make_rooted_v(comm, false, detail::message_in<Comm, false>(in), detail::message_in<Comm, true>(out),
-        sizeof(T), counts, root, detail::stream_of(stream));
+    detail::make_rooted_v<false>(comm, in, out, counts, root, detail::stream_of(stream));
 }
 
 }  // namespace colls::inline v1::cuda

@@ -70,9 +70,19 @@ void make_message(
     });
 }
 
-template <class Comm, class Sent, class Received>
-void make_all_to_all_v(Comm& comm, const byte_range& in, const byte_range& out, std::size_t size, const Sent& sent,
-    const Received& received, cudaStream_t stream) {
+/// The size of an element of both buffers, which have one type.
+template <class A, class B>
+constexpr std::size_t size_of_both() {
+    static_assert(std::is_same_v<std::remove_const_t<element<A>>, std::remove_const_t<element<B>>>,
+        "colls: input and output differ in type");
+    return sizeof(element<A>);
+}
+
+template <class Comm, class In, class Out, class Sent, class Received>
+void make_all_to_all_v(
+    Comm& comm, In& from_all, Out& to_all, const Sent& sent, const Received& received, cudaStream_t stream) {
+    constexpr std::size_t size = size_of_both<In, Out>();
+    const byte_range in = message_in<Comm, false>(from_all), out = message_in<Comm, true>(to_all);
     const call_name what = "all_to_all_v";
     launch_or_tell(comm.context(), [&](local_ranks& ranks) {
         make_messages(ranks, what, stream, [&](std::vector<message>& sends, std::vector<message>& receives) {
@@ -92,9 +102,10 @@ void make_all_to_all_v(Comm& comm, const byte_range& in, const byte_range& out, 
 }
 
 /// gather_v, or scatter_v: the root has `whole`, the blocks of all ranks, and each rank `own`, its block.
-template <class Comm, class Counts>
-void make_rooted_v(Comm& comm, bool gathers, const byte_range& whole, const byte_range& own, std::size_t size,
-    const Counts& counts, int root, cudaStream_t stream) {
+template <bool gathers, class Comm, class Whole, class Own, class Counts>
+void make_rooted_v(Comm& comm, Whole& all, Own& block, const Counts& counts, int root, cudaStream_t stream) {
+    constexpr std::size_t size = size_of_both<Whole, Own>();
+    const byte_range whole = message_in<Comm, gathers>(all), own = message_in<Comm, !gathers>(block);
     const call_name what = gathers ? "gather_v" : "scatter_v";
     launch_or_tell(comm.context(), [&](local_ranks& ranks) {
         make_messages(ranks, what, stream, [&](std::vector<message>& sends, std::vector<message>& receives) {
