@@ -6,7 +6,6 @@
 #include <colls/cuda/options.hpp>
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <vector>
 
@@ -60,10 +59,13 @@ public:
         }
     communicator(Host& host, int device, const options& o = {})
         : communicator(detail::join_processes(host, device, o)) {
-        split_ = [&host, device, o](int color, int key) {
-            auto part = std::make_shared<decltype(host.split(color, key))>(host.split(color, key));
+        // Allocates nothing: the other ranks have their group by now, and would wait for one that had no memory.
+        joined_by_ = &host;
+        split_ = [](const communicator& of, int color, int key) {
+            auto made = static_cast<Host*>(of.joined_by_)->split(color, key);
             if (color < 0) return communicator();
-            communicator c(*part, device, o);
+            auto part = std::make_shared<decltype(made)>(std::move(made));
+            communicator c(*part, of.device(), of.ranks_->chosen_options());
             c.host_ = std::move(part);
             return c;
         };
@@ -100,12 +102,12 @@ public:
     /// options, in the order of `key`, then of their ranks here; a negative color joins none. Takes what a new group
     /// takes. Throws colls::error as the constructor does; unsupported in a group of of_devices.
     communicator split(int color, int key) {
-        if (!split_)
+        if (split_ == nullptr)
             throw error(errc::unsupported,
                 "colls: cuda::communicator::split: this group's ranks are devices of one process: make one of some of "
                 "them by of_devices",
                 rank_);
-        return split_(color, key);
+        return split_(*this, color, key);
     }
 
     int rank() const { return rank_; }
@@ -165,7 +167,8 @@ private:
         return {std::move(owner), block->data(), count};
     }
 
-    std::function<communicator(int color, int key)> split_;
+    void* joined_by_ = nullptr;  ///< the host group: see split_, which knows its type; null for of_devices
+    communicator (*split_)(const communicator& of, int color, int key) = nullptr;
     std::shared_ptr<void> host_;  ///< of a part: its host group, which the other members use
     std::shared_ptr<detail::shared_allocations> memory_;
     std::unique_ptr<detail::local_ranks> ranks_;

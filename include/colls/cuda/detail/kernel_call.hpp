@@ -35,19 +35,23 @@ struct reachable_memory {
     }
 };
 
+/// What calls of one launch do not share, but for the buffers.
+struct call_part {
+    std::uint64_t count = 0;        ///< elements of all user blocks together
+    std::uint64_t chunk = 0;        ///< elements of a slot in a chunk; a multiple of `quantum`
+    std::uint64_t fingerprint = 0;  ///< equal on all ranks if they make the same call
+    std::int32_t root = 0;
+    std::int32_t first_channel = 0;  ///< a call of several in a launch has channels of its own
+    std::int32_t channels = 1;       ///< channels in use: the slices that every user block is cut in
+    std::int32_t chunks = 1;         ///< of a slice
+};
+
 /// One rank's part in a call.
-struct kernel_call {
+struct kernel_call : call_part {
     const std::byte* in = nullptr;
     std::byte* out = nullptr;
     shared_address in_where, out_where;
-    std::uint64_t count = 0;                 ///< elements of all user blocks together
     const std::uint64_t* offsets = nullptr;  ///< where user blocks begin (blocks + 1 entries); null: balanced
-    std::uint64_t fingerprint = 0;           ///< equal on all ranks if they make the same call
-    std::int32_t root = 0;
-    std::int32_t first_channel = 0;
-    std::int32_t channels = 1;  ///< channels in use: the slices that every user block is cut in
-    std::int32_t chunks = 1;    ///< of a slice
-    std::uint64_t chunk = 0;    ///< elements of a slot in a chunk; a multiple of `quantum`
     // The schedule's slot map.
     const slot_info* slots = nullptr;
     const std::uint8_t* overwrites = nullptr;

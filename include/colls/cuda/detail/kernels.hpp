@@ -23,11 +23,6 @@ struct kernel_buffers {
     shared_address in_where, out_where;
 };
 
-/// What the calls of one launch do not share. Each has channels of its own, in the order of the calls.
-struct call_part {
-    std::uint64_t count = 0, chunk = 0, fingerprint = 0;
-    std::int32_t root = 0, first_channel = 0, channels = 1, chunks = 1;
-};
 /// Calls of a launch, at most.
 inline constexpr int most_calls = 16;
 
@@ -35,8 +30,8 @@ template <class Op, class Epilogue>
 struct kernel_arguments {
     const rank_handle* handles = nullptr;  ///< [rank_count], in device memory
     std::int32_t rank_count = 1, calls = 1;
-    kernel_call common;  ///< without the buffers, and without what is in `parts`
-    call_part parts[most_calls];
+    kernel_call common;                  ///< without the buffers, and without what is in `parts`
+    call_part parts[most_calls];         ///< in the order of their channels
     kernel_buffers of[max_local_ranks];  ///< [calls * rank_count]
     std::int32_t has_offsets = 0;
     std::uint64_t offsets[max_ranks + 1] = {};  ///< see kernel_call; by value, so that a graph keeps its own
@@ -59,13 +54,7 @@ struct kernel_arguments {
             state.self = handles[local];
             kernel_call& c = state.call;
             c = common;
-            c.count = parts[i].count;
-            c.chunk = parts[i].chunk;
-            c.fingerprint = parts[i].fingerprint;
-            c.root = parts[i].root;
-            c.channels = parts[i].channels;
-            c.first_channel = parts[i].first_channel;
-            c.chunks = parts[i].chunks;
+            static_cast<call_part&>(c) = parts[i];
             c.in = mine.in;
             c.out = mine.out;
             c.in_where = mine.in_where;

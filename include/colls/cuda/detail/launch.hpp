@@ -126,8 +126,7 @@ struct prepared_call final : pending_call {
     Second second;
     prepared_call(call_name w, const void* k, const kernel_arguments<Op, Epilogue>& all, const Second& s)
         : what(w), kernel(k), a(all), second(s) {
-        const kernel_call& c = a.common;
-        a.parts[0] = {c.count, c.chunk, c.fingerprint, c.root, 0, c.channels, c.chunks};
+        a.parts[0] = a.common;
     }
 
     /// The decision depends only on what is equal on all ranks.
