@@ -1,6 +1,8 @@
-// On a GPU: two processes through CUDA IPC: memory from allocate and other memory, ranks with different counts, a rank
-// that makes no call, one that leaves. The processes share the GPU by time slices, so that times mean nothing here.
+// On a GPU: two processes through CUDA IPC: memory from allocate and other memory, messages, ranks with different
+// counts, a rank that makes no call, one that leaves. The processes share the GPU by time slices, so that times mean
+// nothing here.
 #include "devices.hpp"
+#include "messages.hpp"
 
 #include <colls/colls.hpp>
 #include <colls/schedules/ring.hpp>
@@ -64,6 +66,24 @@ void rank_main(colls::communicator& host) {
         sums(gpu, reinterpret_cast<float*>(other.data()), count, stream);
         sums(gpu, host.rank() == 0 ? of_group.data() : reinterpret_cast<float*>(other.data()), count, stream);
         if (host.rank() == 0) std::printf("two processes: sums are right\n");
+    }
+    {
+        colls::cuda::communicator gpu(host, 0, {.channels = 3, .scratch_bytes = 64 << 10, .share_devices = true});
+        int bad = 0;
+        for (std::size_t round = 0; round < 4; ++round) {
+            message_test::part messages(
+                gpu, stream, round, message_test::plan_of(2, round, round < 2 ? 9'000 : 90'000), round % 2 == 0);
+            messages.issue();
+            check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+            gpu.check();
+            message_test::counted_part counted(gpu, stream, round);
+            counted.issue();
+            check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+            gpu.check();
+            bad += messages.wrong() + counted.wrong();
+        }
+        if (bad != 0) wrong("messages between two processes");
+        if (host.rank() == 0) std::printf("two processes: messages are right\n");
     }
     {
         colls::cuda::communicator gpu(host, 0, {.channels = 4, .share_devices = true});
