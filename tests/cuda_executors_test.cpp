@@ -73,8 +73,10 @@ struct job {
     std::vector<std::unique_ptr<buffer<std::uint32_t>>> narrow;
     word seed = 0;
 
+    bool in_two_hops() const { return !row && what == collective::all_reduce && seed % 3 != 0; }
     std::string describe() const {
-        return std::string(colls::name_of(what)) + " by " + (row ? row->name : "the eager path") + ", n " +
+        return std::string(colls::name_of(what)) + " by " +
+               (row ? row->name : in_two_hops() ? "the eager path in two hops" : "the eager path") + ", n " +
                std::to_string(n) + ", root " + std::to_string(root) + ", count " + std::to_string(count) +
                ", channels " + std::to_string(channels) + ", mode " + std::to_string(static_cast<int>(how)) +
                (in_place ? ", in place" : "") + (by_packets ? ", by packets" : "") + (offsets.empty() ? "" : ", v") +
@@ -196,6 +198,7 @@ void prepare(job& j, random_source& random, const kernel::workspace_layout& size
         c.root = j.root;
         c.channels = j.channels;
         c.user_blocks = j.row ? j.map.blocks : colls::owned(j.what) || j.what == collective::all_to_all ? j.n : 1;
+        if (j.in_two_hops()) c.chunks = 2;
         if (j.row) {
             c.slots = j.map.slots.data();
             c.overwrites = j.map.overwrites.data();
@@ -626,8 +629,9 @@ struct patient_group : kernel::host_thread_group {
 };
 static_assert(kernel::thread_group<patient_group>);
 
-enum class way { pulled, packets, eager };
-constexpr way all_ways[] = {way::pulled, way::packets, way::eager};
+enum class way { pulled, packets, eager, eager_in_two_hops };
+constexpr way all_ways[] = {way::pulled, way::packets, way::eager, way::eager_in_two_hops};
+bool is_eager(way how) { return how == way::eager || how == way::eager_in_two_hops; }
 
 /// One all_reduce of all ranks, by the ring or on the eager path, with a fingerprint for each rank; 0: the rank makes
 /// no call.
@@ -656,9 +660,10 @@ struct failing_call {
         kernel::kernel_call c = calls[index(t.rank)];
         if (c.fingerprint == 0) return true;
         const colls::cuda::no_epilogue none;
-        if (how == way::eager) c.user_blocks = 1;
+        if (is_eager(how)) c.user_blocks = 1;
+        if (how == way::eager_in_two_hops) c.chunks = 2;
         kernel::load_call(g, t, c);
-        if (how == way::eager) return kernel::run_eager<collective::all_reduce, word, word>(g, 0, colls::sum, none);
+        if (is_eager(how)) return kernel::run_eager<collective::all_reduce, word, word>(g, 0, colls::sum, none);
         if (how == way::packets) return kernel::run_by_packets<word, word>(g, 0, ring_schedule{}, colls::sum, none);
         return kernel::run_schedule<word, word>(g, 0, ring_schedule{}, colls::sum, none);
     }

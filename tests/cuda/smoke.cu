@@ -703,7 +703,8 @@ void calls() {
             std::size_t bytes;
         };
         for (const point& p : {point{protocol::eager, "eager", 8}, point{protocol::eager, "eager", 1 << 10},
-                 point{protocol::eager, "eager", 32 << 10}, point{protocol::packets, "packets", 32 << 10},
+                 point{protocol::eager, "eager", 32 << 10}, point{protocol::eager, "eager", 256 << 10},
+                 point{protocol::eager, "eager", 1 << 20}, point{protocol::packets, "packets", 32 << 10},
                  point{protocol::packets, "packets", 256 << 10}, point{protocol::packets, "packets", 1 << 20},
                  point{protocol::pulled, "pulled", 32 << 10}, point{protocol::pulled, "pulled", 256 << 10},
                  point{protocol::pulled, "pulled", 1 << 20}, point{protocol::pulled, "pulled", 4 << 20},

@@ -38,9 +38,22 @@ struct memory_pass {
     std::int32_t is_result = 0;  ///< writes elements of the output type, through the epilogue
 };
 
-/// A batch of passes, and how threads share it: teams of `size` threads, pass b by team b modulo `teams`.
-struct pass_batch {
-    std::int32_t passes = 0, size = 1, teams = 1;
+/// How threads share passes: teams of `size` threads, pass b by team b modulo `teams`.
+struct thread_shares {
+    std::int32_t size = 1, teams = 1;
+};
+/// For passes of up to `longest` elements, of which `at_once` keep a thread busy.
+COLLS_DEVICE constexpr thread_shares shared_out(
+    int passes, std::uint32_t longest, int threads, std::uint32_t at_once) {
+    if (passes == 1) return {threads, 1};
+    // Whole warps, where there are some.
+    const int unit = threads > 32 ? 32 : 1, busy = (static_cast<int>(longest / at_once) | (unit - 1)) + 1,
+              equal = threads / passes & -unit, size = equal > busy ? equal : busy;
+    return 2 * size > threads ? thread_shares{threads, 1} : thread_shares{size, threads / size};
+}
+/// A batch of passes.
+struct pass_batch : thread_shares {
+    std::int32_t passes = 0;
     std::int32_t left = 0;  ///< passes of this phase after it
 };
 

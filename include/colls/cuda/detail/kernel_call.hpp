@@ -43,7 +43,7 @@ struct call_part {
     std::int32_t root = 0;
     std::int32_t first_channel = 0;  ///< a call of several in a launch has channels of its own
     std::int32_t channels = 1;       ///< channels in use: the slices that every user block is cut in
-    std::int32_t chunks = 1;         ///< of a slice
+    std::int32_t chunks = 1;         ///< of a slice; on the eager path hops: 2 of a long all_reduce
 };
 
 /// One rank's part in a call.

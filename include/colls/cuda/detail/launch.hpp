@@ -253,19 +253,23 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
 
     // The eager path: if what one rank sends another is short enough, in all and for each channel.
     const bool by_rank = owned(what) || what == collective::all_to_all;
-    const std::uint64_t longest_message = longest_of(by_rank ? n : 1) * sizeof(T);
+    const std::uint64_t longest = longest_of(by_rank ? n : 1);
+    const bool twice = what == collective::all_reduce && takes_two_hops(longest * sizeof(T), n);
+    const auto parts = static_cast<std::uint64_t>(twice ? n : 1), hops = std::uint64_t{twice ? 2u : 1u};
+    const std::uint64_t longest_message = (longest * sizeof(T) + parts - 1) / parts * hops;
     c.channels = channels_for(longest_message, least_eager_slice);
-    // A slice is a whole number of quanta, one more where they do not divide.
-    const std::uint64_t slice =
-        (longest_message / (quantum * sizeof(T)) / static_cast<std::uint64_t>(c.channels) + 2) * (quantum * sizeof(T)) +
-        4;
+    constexpr std::uint64_t unit = common_multiple(8, sizeof(T));
+    const std::uint64_t units =
+        (longest_slice(longest, static_cast<std::uint64_t>(c.channels)) * sizeof(T) + unit - 1) / unit;
     if (!ranks.far() &&
         (what == collective::barrier || (longest_message <= limit_of(protocol::eager, o.small_bytes, table.eager) &&
-                                            slice <= ranks.sizes().eager_bytes))) {
+                                            (units + parts - 1) / parts * hops * unit <= ranks.sizes().eager_bytes))) {
         c.user_blocks = by_rank ? n : 1;
-        set_fingerprint(1);
+        c.chunks = static_cast<std::int32_t>(hops);
+        set_fingerprint(twice ? 4 : 1);
         return issue(ranks, what, reinterpret_cast<const void*>(&eager_kernel<what, T, D, Op, Epilogue>), a, 0, stream);
     }
+    c.chunks = 1;
 
     const stored_slot_map& m = ranks.map_for(s);
     c.slots = m.slots;

@@ -1,30 +1,29 @@
 // Runs a schedule in a kernel by packets, for calls between small and large: data is pushed, with its flags.
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
 //
-// A packet is 16 bytes, moved by one store and one load: two words that hold data and flag each (flagged_words.hpp). No
-// fence and no counter orders anything between ranks. In the memory model of PTX a store or load of a vector is one of
-// each of its elements, in any order; each word is such an element, and is checked by its own flag. So nothing is
-// assumed of the order of the two words, nor of the packets.
-//
 // Whatever a rank receives in a round and port has packets of its own in the receiver's workspace, so that no send
 // waits. A round has two steps: all sends, of slots as they are at its start; then all receives, which fold packets
 // with own slots and write to own slots. The block's barrier is between them. Ranks read nothing of another rank's
 // memory, so nothing has to be staged, and a call ends without another meeting.
 #pragma once
 
-#include <colls/cuda/detail/flagged_words.hpp>
+#include <colls/cuda/detail/packet_moves.hpp>
 #include <colls/cuda/detail/schedule_slots.hpp>
 
 namespace colls::inline v1::cuda::detail {
 
 /// One call of one block. T: elements of the input; D: of the output (another type only through an epilogue).
 template <class Schedule, class T, class D, class Op, class Epilogue, class G>
-class packet_executor : schedule_slots<Schedule, T, D, Op, Epilogue, G> {
+class packet_executor : schedule_slots<Schedule, T, D, Op, Epilogue, G>,
+                        packet_moves<implemented_by<Schedule>, T, Op, G> {
     using slots = schedule_slots<Schedule, T, D, Op, Epilogue, G>;
+    using moves = packet_moves<implemented_by<Schedule>, T, Op, G>;
 
 public:
     COLLS_DEVICE packet_executor(const G& g, int channel, const Schedule& s, const Op& op, const Epilogue& epilogue)
-        : g_(g), s_(s), op_(op), epilogue_(epilogue), channel_(channel) {}
+        : moves(g, channel, op), s_(s), epilogue_(epilogue) {
+        round_ = 0;
+    }
 
     /// False: the rank has given up, and the host learns why from the report.
     COLLS_DEVICE bool run() {
@@ -48,13 +47,8 @@ private:
     using slots::what, slots::is_plain, slots::rank_of, slots::info, slots::input, slots::output, slots::scratch,
         slots::first_element, slots::lives_in_output;
 
-    // A unit is the least number of bytes that is whole elements and whole packets.
-    static constexpr std::uint64_t bytes = common_multiple(8, sizeof(T)), packets = bytes / 8,
-                                   elements = bytes / sizeof(T);
-    using A = accumulator<T, Op>;
-    struct values {
-        alignas(bytes % 16 == 0 ? 16 : 8) unsigned char raw[bytes];
-    };
+    using moves::g_, moves::op_, moves::channel_, moves::round_, moves::flag_, moves::elements, moves::packets,
+        moves::has_leaves, moves::give, moves::take, moves::store, moves::send;
 
     COLLS_DEVICE block_state& state() const { return g_.state(); }
     COLLS_DEVICE const rank_handle& self() const { return state().self; }
@@ -90,214 +84,48 @@ private:
 
     // Data.
 
-    static constexpr std::uint64_t bytes_at_once = sizeof(T) < 8 ? 8 : alignof(T);
-    COLLS_DEVICE static bool is_aligned(const void* at) {
-        return reinterpret_cast<std::uintptr_t>(at) % bytes_at_once == 0;
-    }
-    /// A unit's elements at `from`, of which `here` are there. `is_whole`: it is aligned, and all of them are.
-    template <bool is_whole>
-    COLLS_DEVICE static values loaded(const T* from, std::uint64_t here) {
-        values v{};
-        if constexpr (is_whole) {
-            __builtin_memcpy(v.raw, __builtin_assume_aligned(static_cast<const void*>(from), bytes_at_once), bytes);
-        } else {
-            COLLS_UNROLL
-            for (std::uint64_t i = 0; i < elements; ++i)
-                if (i < here) __builtin_memcpy(v.raw + i * sizeof(T), from + i, sizeof(T));
-        }
-        return v;
-    }
-    COLLS_DEVICE static void store(T* to, const values& v, std::uint64_t here) {
-        if (here == elements && is_aligned(to)) {
-            __builtin_memcpy(__builtin_assume_aligned(static_cast<void*>(to), bytes_at_once), v.raw, bytes);
-        } else if constexpr (packets == 1) {
-            std::uint64_t left;
-            __builtin_memcpy(&left, v.raw, sizeof left);
-            COLLS_ROLLED
-            for (std::uint64_t i = 0; i < here; ++i, left >>= 8 * sizeof(T) % 64)
-                __builtin_memcpy(static_cast<void*>(to + i), &left, sizeof(T));
-        } else {
-            COLLS_UNROLL
-            for (std::uint64_t i = 0; i < elements; ++i)
-                if (i < here) __builtin_memcpy(static_cast<void*>(to + i), v.raw + i * sizeof(T), sizeof(T));
-        }
-    }
-    /// Loads `most` units of packets, again until each of them has its flags, all at once: no load is under a
-    /// condition. Rank from[j] sends those at at[j]; none: they are not needed. False: this rank has given up.
-    template <std::size_t most>
-    COLLS_DEVICE bool receive(values (&to)[most], const packet* const (&at)[most], const int (&from)[most]) {
-        packet got[most][packets];
-        backoff<G> pauses;
-        for (;;) {
-            int missing = none;
-            COLLS_UNROLL
-            for (int j = 0; j < int{most}; ++j)
-                for (std::uint64_t i = 0; i < packets; ++i) got[j][i] = g_.relaxed(at[j] + i);
-            COLLS_UNROLL
-            for (int j = 0; j < int{most}; ++j)
-                for (std::uint64_t i = 0; i < packets; ++i)
-                    if (!has_flag(got[j][i].word[0], flag_) || !has_flag(got[j][i].word[1], flag_))
-                        missing = from[j] == none ? missing : from[j];
-            if (missing == none) break;
-            if (!pauses.pause(g_, channel_, missing, round_)) return false;
-        }
-        COLLS_UNROLL
-        for (int j = 0; j < int{most}; ++j) {
-            std::uint32_t data[2 * packets];
-            for (std::uint64_t i = 0; i < packets; ++i) {
-                data[2 * i] = static_cast<std::uint32_t>(got[j][i].word[0]);
-                data[2 * i + 1] = static_cast<std::uint32_t>(got[j][i].word[1]);
-            }
-            __builtin_memcpy(to[j].raw, data, sizeof data);
-        }
-        return true;
-    }
-
-    /// Units of `count` elements that a thread works on at once: number j is at(j), `threads` behind the one before,
-    /// as far as they are before `end`. In place of one that is not there stands the first.
-    struct thread_units {
-        std::uint32_t u, threads, end, count;
-        COLLS_DEVICE bool has(int j) const { return u + static_cast<std::uint32_t>(j) * threads < end; }
-        COLLS_DEVICE std::uint32_t at(int j) const { return has(j) ? u + static_cast<std::uint32_t>(j) * threads : u; }
-        COLLS_DEVICE std::uint64_t here(int j) const {
-            const std::uint64_t left = count - at(j) * elements;
-            return left < elements ? left : elements;
-        }
+    struct operands {
+        const operand* x;
+        const std::int32_t* senders;
+        COLLS_DEVICE int sender(int o) const { return senders[o]; }
+        COLLS_DEVICE const packet* packets(int o) const { return static_cast<const packet*>(x[o].data); }
+        COLLS_DEVICE const T* own(int o) const { return static_cast<const T*>(x[o].data); }
+        COLLS_DEVICE bool is_raw(int o) const { return x[o].raw != 0; }
     };
-    /// Copies packets of rank `sender` to elements. False: the rank has given up.
-    COLLS_DEVICE bool take(const team<G>& t, T* to, const packet* from, int sender, std::uint32_t count) {
-        constexpr int most = packets > 2 ? 1 : elements > 4 ? 2 : 4;
-        const auto threads = static_cast<std::uint32_t>(t.size()), units = units_of(count);
-        COLLS_ROLLED
-        for (auto u = static_cast<std::uint32_t>(t.index()); u < units; u += most * threads) {
-            const thread_units mine{u, threads, units, count};
-            values v[std::size_t{most}];
-            const packet* at[std::size_t{most}];
-            int senders[std::size_t{most}];
-            COLLS_UNROLL
-            for (int j = 0; j < most; ++j) {
-                at[j] = from + mine.at(j) * packets;
-                senders[j] = sender;
-            }
-            if (!receive(v, at, senders)) return false;
-            COLLS_UNROLL
-            for (int j = 0; j < most; ++j)
-                if (mine.has(j)) store(to + mine.at(j) * elements, v[j], mine.here(j));
-        }
-        return true;
-    }
-    /// Copies own elements to packets, where it sends, else to elements; `raw`: as this rank contributes them.
-    COLLS_DEVICE void give(const team<G>& t, bool sends, std::byte* to, const T* from, bool raw, std::uint32_t count) {
-        const std::uint32_t whole = is_aligned(from) ? count / static_cast<std::uint32_t>(elements) : 0;
-        give_units<packets == 1 ? 4 : 1, true>(t, sends, to, from, raw, 0, whole, count);
-        give_units<1, false>(t, sends, to, from, raw, whole, units_of(count), count);
-    }
-    /// Units [first, end) of them. `are_whole`: they are aligned, and all elements are there.
-    template <int most, bool are_whole>
-    COLLS_DEVICE void give_units(const team<G>& t, bool sends, std::byte* to, const T* from, bool raw,
-        std::uint32_t first, std::uint32_t end, std::uint32_t count) {
-        const auto threads = static_cast<std::uint32_t>(t.size());
-        COLLS_ROLLED
-        for (std::uint32_t u = first + static_cast<std::uint32_t>(t.index()); u < end; u += most * threads) {
-            const thread_units mine{u, threads, end, count};
-            values v[std::size_t{most}];
-            COLLS_UNROLL
-            for (int j = 0; j < most; ++j) v[j] = loaded<are_whole>(from + mine.at(j) * elements, mine.here(j));
-            if constexpr (has_leaves)
-                if (raw) {
-                    const no_epilogue no{};
-                    const element_operations<T, T, Op, no_epilogue> element{op_, no, 0};
-                    COLLS_UNROLL
-                    for (int j = 0; j < most; ++j)
-                        for (std::uint64_t e = 0; e < elements; ++e) {
-                            T y;
-                            __builtin_memcpy(&y, v[j].raw + e * sizeof(T), sizeof(T));
-                            y = converted<T>(element.read(y, true));
-                            __builtin_memcpy(v[j].raw + e * sizeof(T), &y, sizeof(T));
-                        }
-                }
-            COLLS_UNROLL
-            for (int j = 0; j < most; ++j) {
-                if (!mine.has(j)) continue;
-                if (!sends) {
-                    store(reinterpret_cast<T*>(to) + mine.at(j) * elements, v[j], mine.here(j));
-                    continue;
-                }
-                std::uint32_t data[2 * packets];
-                __builtin_memcpy(data, v[j].raw, sizeof data);
-                for (std::uint64_t i = 0; i < packets; ++i)
-                    g_.put(reinterpret_cast<packet*>(to) + mine.at(j) * packets + i,
-                        packet{flagged(flag_, data[2 * i]), flagged(flag_, data[2 * i + 1])});
-            }
-        }
-    }
-    COLLS_DEVICE static std::uint32_t units_of(std::uint32_t count) {
-        return static_cast<std::uint32_t>((count + elements - 1) / elements);
-    }
-
-    /// Folds k operands, packets of senders[j] or own elements where that is none, into the elements at `to`. Loads
-    /// packets of several operands at once. False: the rank has given up.
+    /// Folds the operands of a pass into its elements. False: the rank has given up.
     template <class To, class Operator, class E>
-    COLLS_DEVICE bool fold(const team<G>& t, std::byte* to, const operand* x, const std::int32_t* senders, int k,
-        std::uint32_t count, const element_operations<T, To, Operator, E>& element, std::uint64_t first) {
-        constexpr int most = packets > 2 ? 1 : elements > 4 ? 2 : 4;
-        // Loaded in place of packets that are not needed.
+    COLLS_DEVICE bool fold(const team<G>& t, const memory_pass& o, const operands& x,
+        const element_operations<T, To, Operator, E>& element, std::uint64_t first) {
+        To* const to = reinterpret_cast<To*>(o.to);
         const packet* const idle = reinterpret_cast<const packet*>(first_word(me_rank(), 0));
-        const std::uint32_t units = units_of(count);
-        COLLS_ROLLED
-        for (auto u = static_cast<std::uint32_t>(t.index()); u < units; u += static_cast<std::uint32_t>(t.size())) {
-            const std::uint64_t left = count - u * elements, here = left < elements ? left : elements;
-            accumulator<T, Operator> all[elements]{};
-            COLLS_ROLLED
-            for (int o = 0; o < k; o += most) {
-                int own = none, from[std::size_t{most}];
-                const packet* at[std::size_t{most}];
-                values v{}, got[std::size_t{most}];
-                COLLS_UNROLL
-                for (int j = 0; j < most; ++j) {
-                    const bool is_there = o + j < k;
-                    from[j] = is_there ? senders[o + j] : none;
-                    at[j] = from[j] == none ? idle : static_cast<const packet*>(x[o + j].data) + u * packets;
-                    if (is_there && from[j] == none) own = o + j;
-                }
-                if (own != none) v = loaded<false>(static_cast<const T*>(x[own].data) + u * elements, here);
-                if (!receive(got, at, from)) return false;
-                COLLS_UNROLL
-                for (int j = 0; j < most; ++j) {
-                    if (o + j >= k) continue;
-                    const values one = o + j == own ? v : got[j];
-                    for (std::uint64_t e = 0; e < elements; ++e) {
-                        T y;
-                        __builtin_memcpy(&y, one.raw + e * sizeof(T), sizeof(T));
-                        const auto a = element.read(y, x[o + j].raw != 0);
-                        all[e] = o + j == 0 ? a : element.combine(all[e], a);
-                    }
-                }
-            }
-            for (std::uint64_t e = 0; e < here; ++e)
-                reinterpret_cast<To*>(to)[u * elements + e] = element.write(all[e], first + u * elements + e);
-        }
-        return true;
+        return moves::template fold<moves::at_once>(t, o.operands, o.count, idle, element, x,
+            [&](std::uint32_t u, const auto& all, std::uint64_t here) {
+                for (std::uint64_t e = 0; e < here; ++e)
+                    to[u * elements + e] = element.write(all[e], first + u * elements + e);
+            });
     }
-
-    static constexpr bool has_leaves = reduces(what) && has_leaf<Op, A>;
 
     COLLS_DEVICE bool run_pass(const team<G>& t, const memory_pass& o, const operand* x, const std::int32_t* senders) {
         if constexpr (!is_plain)
             if (o.is_result != 0)
-                return fold(t, o.to, x, senders, o.operands, o.count,
-                    element_operations<T, D, Op, Epilogue>{op_, epilogue_, o.ranks}, o.index);
+                return fold(
+                    t, o, {x, senders}, element_operations<T, D, Op, Epilogue>{op_, epilogue_, o.ranks}, o.index);
         if (!reduces(what) || (o.operands == 1 && o.ranks == 0)) {
             if (senders[0] != none)
                 return take(t, reinterpret_cast<T*>(o.to), static_cast<const packet*>(x[0].data), senders[0], o.count);
             if (x[0].data != o.to || (has_leaves && x[0].raw != 0))
-                give(t, phase_ == phase::send, o.to, static_cast<const T*>(x[0].data), x[0].raw != 0, o.count);
+                give(t, static_cast<const T*>(x[0].data), x[0].raw != 0, o.count,
+                    [&](std::uint32_t u, const auto& v, std::uint64_t here) {
+                        if (phase_ == phase::send)
+                            this->send(reinterpret_cast<packet*>(o.to) + u * packets, v);
+                        else
+                            this->store(reinterpret_cast<T*>(o.to) + u * elements, v, here);
+                    });
             return true;
         }
         if constexpr (reduces(what)) {
             const no_epilogue no{};
-            return fold(t, o.to, x, senders, o.operands, o.count,
-                element_operations<T, T, Op, no_epilogue>{op_, no, o.ranks}, 0);
+            return fold(t, o, {x, senders}, element_operations<T, T, Op, no_epilogue>{op_, no, o.ranks}, 0);
         }
         return true;
     }
@@ -445,17 +273,12 @@ private:
         return {at.base + first_element(g_, at, s.parts, skip) * sizeof(T), raw};
     }
 
-    mutable G g_;
     const Schedule& s_;
-    const Op& op_;
     const Epilogue& epilogue_;
-    const int channel_;
-    int round_ = 0;
     int next_ = 0;  // of this phase's slots: the next batch's first
     unsigned parity_ = 0;
     phase phase_ = phase::send;
     int failed_ = false, failed_here_ = false;  // of the block, as of its last barrier; of this thread
-    std::uint32_t flag_ = 0;
 };
 
 /// Runs the call that load_call has set by packets, by the block of one channel; all threads call. The call has one

@@ -19,6 +19,12 @@ struct protocol_limits {
 inline constexpr protocol_limits protocol_table[] = {
     {2, 32 << 10, 1 << 20}, {8, 32 << 10, 256 << 10}, {72, 32 << 10, 0}};
 
+/// Does an eager all_reduce of n ranks and so many bytes take two hops? They send 2 S (n - 1) / n bytes each instead of
+/// S (n - 1), and take a trip more, in which a link moves about 256 KB.
+constexpr bool takes_two_hops(std::size_t bytes, int n) {
+    return n > 2 && bytes / static_cast<std::size_t>(n) * static_cast<std::size_t>((n - 1) * (n - 2)) > 256 << 10;
+}
+
 constexpr protocol_limits limits_of(int ranks) {
     for (const protocol_limits& l : protocol_table)
         if (ranks <= l.ranks) return l;

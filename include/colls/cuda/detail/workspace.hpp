@@ -53,7 +53,7 @@ struct alignas(128) mailbox {
 /// Sizes of a workspace: the same on all ranks.
 struct workspace_layout {
     std::int32_t ranks = 0, channels = 0;
-    std::uint64_t eager_bytes = 0;    ///< longest eager message of a channel from one rank to another; a multiple of 4
+    std::uint64_t eager_bytes = 0;    ///< longest eager message of a channel from one rank to another; a multiple of 8
     std::uint64_t scratch_bytes = 0;  ///< of a channel; a multiple of 128
     std::uint64_t packet_bytes = 0;   ///< of a channel, half of it for every other call; a multiple of 256
 
@@ -61,8 +61,6 @@ struct workspace_layout {
     /// or refused its call.
     static constexpr std::uint64_t refusal_begin = 4, text_begin = 128, text_bytes = 256,
                                    channels_begin = text_begin + text_bytes;
-    /// Words of an eager slot: one of the fingerprint, and one for each 4 bytes of data.
-    constexpr std::uint64_t words() const { return 1 + eager_bytes / 4; }
     constexpr std::uint64_t mail_begin() const {
         return channels_begin + static_cast<std::uint64_t>(channels) * sizeof(channel_state);
     }
@@ -73,7 +71,8 @@ struct workspace_layout {
     constexpr std::uint64_t eager_begin() const {
         return mail_begin() + static_cast<std::uint64_t>(channels) * mailboxes() * sizeof(mailbox);
     }
-    constexpr std::uint64_t eager_slot_bytes() const { return (words() * 8 + 127) / 128 * 128; }
+    /// A first word, alone in its 16 bytes, and a packet for each 8 bytes of data.
+    constexpr std::uint64_t eager_slot_bytes() const { return (16 + eager_bytes * 2 + 127) / 128 * 128; }
     constexpr std::uint64_t eager_bytes_of_channel() const {
         return 2 * static_cast<std::uint64_t>(ranks) * eager_slot_bytes();
     }
