@@ -704,11 +704,9 @@ void calls() {
         };
         for (const point& p : {point{protocol::eager, "eager", 8}, point{protocol::eager, "eager", 1 << 10},
                  point{protocol::eager, "eager", 32 << 10}, point{protocol::eager, "eager", 256 << 10},
-                 point{protocol::eager, "eager", 1 << 20}, point{protocol::packets, "packets", 32 << 10},
-                 point{protocol::packets, "packets", 256 << 10}, point{protocol::packets, "packets", 1 << 20},
-                 point{protocol::pulled, "pulled", 32 << 10}, point{protocol::pulled, "pulled", 256 << 10},
-                 point{protocol::pulled, "pulled", 1 << 20}, point{protocol::pulled, "pulled", 4 << 20},
-                 point{protocol::pulled, "pulled", most}}) {
+                 point{protocol::eager, "eager", 1 << 20}, point{protocol::pulled, "pulled", 32 << 10},
+                 point{protocol::pulled, "pulled", 256 << 10}, point{protocol::pulled, "pulled", 1 << 20},
+                 point{protocol::pulled, "pulled", 4 << 20}, point{protocol::pulled, "pulled", most}}) {
             colls::cuda::virtual_ranks ranks(n, {.protocol = p.by, .packet_bytes = 4 << 20});
             const auto x = parts(from, p.bytes), y = parts(to, p.bytes);
             const auto [t, host] = times_of(

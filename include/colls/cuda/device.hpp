@@ -70,7 +70,8 @@ namespace device {
 /// can be read by all of them afterwards. Returns false, on all threads, if the group has failed: leave the kernel
 /// then; the host's next call on the communicator, or check(), throws the reason.
 ///
-/// Cost: 1 round for up to 8 KB (the eager path; no more than options.small_bytes), else that of the schedule.
+/// Cost: 1 round for up to 64 KB / n, 2 for up to 32 KB (the eager path; no more than options.small_bytes, and what
+/// fits options.packet_bytes), else that of the schedule.
 template <class Schedule, class T, class D, class Op, class Epilogue = no_epilogue>
 __device__ bool all_reduce(const ranks<Schedule>& r, int local, int channel, const T* in, D* out, std::size_t count,
     const Op& op, const Epilogue& epilogue = {}) {
@@ -80,18 +81,19 @@ __device__ bool all_reduce(const ranks<Schedule>& r, int local, int channel, con
         "colls: this operator is not known to commute, and this schedule is not known to keep the order of ranks: take "
         "direct or one_shot");
     const detail::device_thread_group g;
-    const bool eager = count * sizeof(T) < r.info.eager_below;
+    const std::uint64_t bytes = count * sizeof(T);
+    const int hops = bytes < r.info.eager_below[0] ? 1 : bytes < r.info.eager_below[1] ? 2 : 0;
     const bool fits = blockDim.y == 1 && blockDim.z == 1 && blockDim.x % 32 == 0 && blockDim.x <= detail::block_threads;
     // Other ranks read what all threads have written; and the threads may use the block's shared memory otherwise.
     __syncthreads();
     if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
-        detail::set_all_reduce<T, D, Op, Epilogue>(r.info, local, in, out, count, eager);
+        detail::set_all_reduce<T, D, Op, Epilogue>(r.info, local, in, out, count, hops);
         if (!fits) detail::give_up(g, channel, detail::failure::wrong_block, g.state().self.rank, none, 0);
     }
     __syncthreads();
     if (!fits) return false;
-    const bool ok = eager ? detail::run_eager<collective::all_reduce, T, D>(g, channel, op, epilogue)
-                          : detail::run_schedule<T, D>(g, channel, r.schedule, op, epilogue);
+    const bool ok = hops != 0 ? detail::run_eager<collective::all_reduce, T, D>(g, channel, op, epilogue)
+                              : detail::run_schedule<T, D>(g, channel, r.schedule, op, epilogue);
     __syncthreads();  // all threads have written their part of the result
     return ok;
 }

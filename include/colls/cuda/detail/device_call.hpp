@@ -15,7 +15,7 @@ struct device_call_info {
     const rank_handle* handles = nullptr;  ///< of each local rank
     kernel_call common;                    ///< the slot map
     std::uint64_t fingerprint = 0, scratch_bytes = 0, chunk_bytes = 0;
-    std::uint64_t eager_below = 0;  ///< calls of fewer bytes are eager
+    std::uint64_t eager_below[2] = {};  ///< calls of fewer bytes are eager in one hop, and in two
     reachable_memory reachable;
     std::int32_t scratch_needed = 0;
 };
@@ -42,8 +42,15 @@ device_call_info make_device_call_info(local_ranks& ranks, const S& s) {
     info.common.keeps_input = m.map.keeps_input;
     info.common.user_blocks = m.map.blocks;
     info.fingerprint = mixed(m.map.fingerprint, name_hash<S>());
-    if (!ranks.far())
-        info.eager_below = std::min<std::uint64_t>(sizes.eager_bytes, ranks.chosen_options().small_bytes) + 1;
+    const std::uint64_t small = ranks.chosen_options().small_bytes, most_unit = 8 * max_element_bytes;
+    for (const int hops : {1, 2}) {
+        // As many bytes as eager_message makes messages of that fit.
+        const std::uint64_t room = sizes.eager_bytes / static_cast<std::uint64_t>(hops),
+                            most = room < most_unit ? 0
+                                   : hops == 1      ? room - most_unit
+                                                    : (room - most_unit) * static_cast<std::uint64_t>(ranks.size());
+        if (!ranks.far() && (hops == 1 || ranks.size() > 2)) info.eager_below[hops - 1] = std::min(most, small) + 1;
+    }
     info.scratch_bytes = sizes.scratch_bytes;
     info.chunk_bytes = ranks.chosen_options().chunk_bytes;
     if (ranks.far())
@@ -57,7 +64,7 @@ device_call_info make_device_call_info(local_ranks& ranks, const S& s) {
 /// Sets the all_reduce of local rank `local` in the block's state. By one thread.
 template <class T, class D, class Op, class Epilogue>
 __device__ void set_all_reduce(
-    const device_call_info& info, int local, const T* in, D* out, std::size_t count, bool eager) {
+    const device_call_info& info, int local, const T* in, D* out, std::size_t count, int hops) {
     const auto shared = [&](const void* at, std::uint64_t bytes) {
         return info.reachable.address_of(reinterpret_cast<std::uint64_t>(at), bytes);
     };
@@ -71,8 +78,9 @@ __device__ void set_all_reduce(
     c.out_where = shared(out, count * sizeof(D));
     c.count = count;
     c.fingerprint = mixed(mixed(info.fingerprint, count), sizeof(T));
-    if (eager) {
+    if (hops != 0) {
         c.user_blocks = 1;
+        c.chunks = hops;
         return;
     }
     constexpr bool is_plain = std::is_same_v<Epilogue, no_epilogue> && std::is_same_v<T, D>,

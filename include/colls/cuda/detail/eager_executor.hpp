@@ -10,6 +10,21 @@
 
 namespace colls::inline v1::cuda::detail {
 
+/// Does an eager all_reduce of n ranks and so many bytes take two hops? Each rank sends 2 S (n - 1) / n bytes in them
+/// instead of S (n - 1), and waits once more, for as long as about 256 KB take.
+constexpr bool takes_two_hops(std::uint64_t bytes, int n) {
+    return n > 2 && bytes / static_cast<std::uint64_t>(n) * static_cast<std::uint64_t>((n - 1) * (n - 2)) > 256 << 10;
+}
+/// Bytes that a rank sends each other one of so many that they fold, in all hops; besides less than a unit for each
+/// hop.
+constexpr std::uint64_t eager_message(std::uint64_t bytes, int n, int hops) {
+    const auto parts = static_cast<std::uint64_t>(n);
+    return hops == 1 ? bytes : (bytes + parts - 1) / parts * 2;
+}
+/// The least number of bytes that is whole elements and whole packets.
+template <class T>
+inline constexpr std::uint64_t eager_unit = common_multiple(8, sizeof(T));
+
 /// One eager call of one block. T: elements of the input; D: of the output (another type only through an epilogue).
 template <collective what, class T, class D, class Op, class Epilogue, class G>
 class eager_executor : packet_moves<what, T, Op, G> {
@@ -29,19 +44,15 @@ public:
         COLLS_ROLLED
         for (int r = g_.index(); r < n_; r += g_.size())
             g_.put(slot(r, self().rank), flagged(flag_, short_fingerprint(call())));
-        const bool twice = what == collective::all_reduce && call().chunks == 2;
-        if (twice)
-            send_parts();
-        else
-            for_all_ranks(call().count, [this](int to, const team<G>& t) {
-                const extent e = message(self().rank, to);
-                packet* const at = packets_from(to, self().rank);
-                give(t, input() + e.first, has_leaves, static_cast<std::uint32_t>(e.count),
-                    [&](std::uint32_t u, const auto& v, std::uint64_t) { this->send(at + u * packets, v); });
-            });
+        for_all_ranks([this](int to, const team<G>& t) {
+            const extent e = message(self().rank, to);
+            packet* const at = packets_from(to, self().rank);
+            give(t, reinterpret_cast<const T*>(call().in) + e.first, has_leaves, static_cast<std::uint32_t>(e.count),
+                [&](std::uint32_t u, const auto& v, std::uint64_t) { this->send(at + u * packets, v); });
+        });
         if (g_.any(false)) return false;  // in place: all input is sent before any result is written
-        const bool ok = (twice ? fold_parts() && take_parts() : receive()) &&
-                        compare_calls(g_, channel_, flag_, [this](int from) { return slot(self().rank, from); });
+        const bool ok =
+            receive() && compare_calls(g_, channel_, flag_, [this](int from) { return slot(self().rank, from); });
         if (g_.any(!ok)) return false;
         // Behind the barrier the block's state may be that of the next call already, unless this one has another.
         if (is_near_wraparound(flag_))
@@ -53,12 +64,13 @@ public:
 private:
     using moves::g_, moves::op_, moves::channel_, moves::flag_, moves::elements, moves::packets, moves::has_leaves,
         moves::give, moves::send, moves::units_of;
+    using values = typename moves::values;
     static constexpr collective_traits is = traits_of(what);
     static constexpr bool is_plain = std::is_same_v<Epilogue, no_epilogue> && std::is_same_v<T, D>;
 
     COLLS_DEVICE const rank_handle& self() const { return g_.state().self; }
     COLLS_DEVICE const kernel_call& call() const { return g_.state().call; }
-    COLLS_DEVICE const T* input() const { return reinterpret_cast<const T*>(call().in); }
+    COLLS_DEVICE bool in_two_hops() const { return what == collective::all_reduce && call().chunks == 2; }
 
     /// Where `from` writes to rank `to`: its first word; its packets.
     COLLS_DEVICE std::uint64_t* slot(int to, int from) const {
@@ -84,7 +96,18 @@ private:
         if (!needs || is.in == content::nothing) return {};
         if constexpr (is.in == content::own_block) return sliced({0, user_block(from).count});
         if constexpr (is.in == content::all_blocks) return sliced(user_block(to));
-        return sliced({0, call().count});
+        return in_two_hops() ? part(to) : sliced({0, call().count});
+    }
+    /// In two hops: the part of the slice that a rank folds. Whole units, as far as they are there.
+    COLLS_DEVICE extent part(int rank) const {
+        const extent all = sliced({0, call().count});
+        const std::uint64_t each = part_units() * elements, first = static_cast<std::uint64_t>(rank) * each,
+                            left = first < all.count ? all.count - first : 0;
+        return {all.first + first, left < each ? left : each};
+    }
+    COLLS_DEVICE std::uint32_t part_units() const {
+        const auto n = static_cast<std::uint32_t>(n_);
+        return (units_of(sliced({0, call().count}).count) + n - 1) / n;
     }
     /// Index in this rank's output of what `from` sends.
     COLLS_DEVICE std::uint64_t output_index(int from) const {
@@ -94,12 +117,12 @@ private:
         return sliced({0, call().count}).first;
     }
 
-    /// Calls run(rank, team) for all ranks, from this one on, each with some of the threads. `count`: elements of what
-    /// they have to do together, about.
+    /// Calls run(rank, team) for all ranks, from this one on, each with some of the threads.
     template <class Run>
-    COLLS_DEVICE void for_all_ranks(std::uint64_t count, const Run& run) {
-        const auto each = static_cast<std::uint32_t>(count / static_cast<std::uint64_t>(call().channels)) /
-                          static_cast<std::uint32_t>(call().user_blocks);
+    COLLS_DEVICE void for_all_ranks(const Run& run) {
+        const auto parts = static_cast<std::uint32_t>(in_two_hops() ? n_ : call().user_blocks);
+        const std::uint32_t each =
+            static_cast<std::uint32_t>(call().count / static_cast<std::uint64_t>(call().channels)) / parts;
         const thread_shares shares = shared_out(n_, each, g_.size(), moves::at_once * elements);
         const int mine = g_.index() / shares.size;
         if (mine >= shares.teams) return;
@@ -108,114 +131,72 @@ private:
         for (int i = mine; i < n_; i += shares.teams) run((self().rank + i) % n_, t);
     }
 
-    /// Ranks from `first` on send the operands of a fold, `ahead` packets behind the beginning of theirs.
-    struct arriving {
-        const eager_executor& e;
-        int first;
-        std::uint32_t ahead;
-        COLLS_DEVICE int sender(int o) const { return first + o; }
-        COLLS_DEVICE const packet* packets(int o) const { return e.packets_from(e.self().rank, first + o) + ahead; }
-        COLLS_DEVICE static const T* own(int) { return nullptr; }
-        COLLS_DEVICE static bool is_raw(int) { return false; }
-    };
-    /// Folds what k ranks from `first` on have sent, `count` elements each. False: this rank has given up.
-    template <class To, class Operator, class E, class Out>
-    COLLS_DEVICE bool fold(const team<G>& t, int first, int k, std::uint32_t ahead, std::uint64_t count,
-        const element_operations<T, To, Operator, E>& element, const Out& out) {
-        return moves::template fold<2 * moves::at_once>(t, k, static_cast<std::uint32_t>(count),
-            packets_from(self().rank, first), element, arriving{*this, first, ahead}, out);
-    }
-    /// Writes results to the output, from element `to` on; `complete`: see memory_pass::ranks.
-    template <class A>
-    COLLS_DEVICE void write(std::uint64_t to, std::uint32_t u, const A& all, std::uint64_t here, int complete) {
+    /// Writes elements to the output, from element `to` on; `complete`: see memory_pass::ranks.
+    template <class X>
+    COLLS_DEVICE void write(std::uint64_t to, const X& all, std::uint64_t here, int complete) {
         const element_operations<T, D, Op, Epilogue> element{op_, epilogue_, complete};
-        D* const out = reinterpret_cast<D*>(call().out) + to + u * elements;
+        D* const out = reinterpret_cast<D*>(call().out) + to;
         if constexpr (std::is_same_v<T, D>) {
-            typename moves::values v;
+            values v;
             for (std::uint64_t e = 0; e < elements; ++e)
-                if (e < here) v.set(e, element.write(all[e], to + u * elements + e));
+                if (e < here) v.set(e, element.write(all[e], to + e));
             moves::store(out, v, here);
         } else {
-            for (std::uint64_t e = 0; e < here; ++e) out[e] = element.write(all[e], to + u * elements + e);
+            for (std::uint64_t e = 0; e < here; ++e) out[e] = element.write(all[e], to + e);
         }
     }
-    /// Takes what a rank has sent to the output, from element `to` on, `ahead` packets behind the beginning.
+    /// Takes what a rank has sent to the output, from element `to` on, `ahead` units behind the beginning.
     COLLS_DEVICE bool take(const team<G>& t, int from, std::uint32_t ahead, std::uint64_t to, std::uint64_t count) {
-        if constexpr (is_plain)
-            return moves::take(t, reinterpret_cast<T*>(call().out) + to, packets_from(self().rank, from) + ahead, from,
-                static_cast<std::uint32_t>(count));
-        else
-            return fold(t, from, 1, ahead, count, element_operations<T, D, Op, Epilogue>{op_, epilogue_, 0},
-                [&](std::uint32_t u, const auto& all, std::uint64_t here) { this->write(to, u, all, here, 0); });
+        return moves::take(t, packets_from(self().rank, from) + ahead * packets, from,
+            static_cast<std::uint32_t>(count), [&](std::uint32_t u, const values& v, std::uint64_t here) {
+                if constexpr (is_plain) {
+                    moves::store(reinterpret_cast<T*>(call().out) + to + u * elements, v, here);
+                } else {
+                    typename moves::A all[elements];
+                    for (std::uint64_t e = 0; e < elements; ++e) all[e] = converted<typename moves::A>(v.element(e));
+                    write(to + u * elements, all, here, 0);
+                }
+            });
+    }
+    /// Sends the result of this rank's part to all ranks.
+    template <class X>
+    COLLS_DEVICE void send_on(std::uint32_t u, const X& all) {
+        const no_epilogue no{};
+        const element_operations<T, T, Op, no_epilogue> element{op_, no, n_};
+        values v;
+        for (std::uint64_t e = 0; e < elements; ++e) v.set(e, element.write(all[e], 0));
+        const std::uint32_t ahead = part_units();
+        COLLS_ROLLED
+        for (int r = 0; r < n_; ++r) send(packets_from((self().rank + r) % n_, self().rank) + (ahead + u) * packets, v);
     }
 
-    /// Receives from all ranks and writes the result.
+    /// Receives from all ranks and writes the result. False: this rank has given up.
     COLLS_DEVICE bool receive() {
         if constexpr (reduces(what)) {
             const int end = what == collective::inclusive_scan   ? self().rank + 1
                             : what == collective::exclusive_scan ? self().rank
                                                                  : n_;
             const std::uint64_t to = output_index(0);
-            const int complete = end == n_ ? n_ : 0;
-            return end == 0 || fold(whole_block(), 0, end, 0, message(0, self().rank).count,
-                                   element_operations<T, D, Op, Epilogue>{op_, epilogue_, complete},
-                                   [&](std::uint32_t u, const auto& all, std::uint64_t here) {
-                                       this->write(to, u, all, here, complete);
-                                   });
-        } else {
-            bool ok = true;
-            for_all_ranks(call().count, [&](int from, const team<G>& t) {
-                ok = ok && take(t, from, 0, output_index(from), message(from, self().rank).count);
-            });
-            return ok;
+            const bool twice = in_two_hops();
+            if (end == 0) return true;
+            const bool ok = moves::template fold<2 * moves::at_once>(
+                {g_, g_.index(), g_.size()}, 0, end, static_cast<std::uint32_t>(message(0, self().rank).count),
+                [this](int r) { return packets_from(self().rank, r); },
+                [&](std::uint32_t u, const auto& all, std::uint64_t here) {
+                    if (twice)
+                        this->send_on(u, all);
+                    else
+                        this->write(to + u * elements, all, here, end == n_ ? n_ : 0);
+                });
+            if (!ok || !twice) return ok;
         }
-    }
-    COLLS_DEVICE team<G> whole_block() const { return {g_, g_.index(), g_.size()}; }
-
-    // In two hops.
-
-    /// Units of a part, of which each rank folds one.
-    COLLS_DEVICE std::uint32_t part_units() const {
-        const auto n = static_cast<std::uint32_t>(n_);
-        return (units_of(sliced({0, call().count}).count) + n - 1) / n;
-    }
-    COLLS_DEVICE extent part(int rank) const {
-        const extent all = sliced({0, call().count});
-        const std::uint64_t each = part_units() * elements, first = static_cast<std::uint64_t>(rank) * each,
-                            left = first < all.count ? all.count - first : 0;
-        return {all.first + first, left < each ? left : each};
-    }
-    /// Of the slice, each part to its rank.
-    COLLS_DEVICE void send_parts() {
-        const extent all = sliced({0, call().count});
-        const std::uint32_t each = part_units();
-        give(whole_block(), input() + all.first, has_leaves, static_cast<std::uint32_t>(all.count),
-            [&](std::uint32_t u, const auto& v, std::uint64_t) {
-                const std::uint32_t to = u / each;
-                this->send(packets_from(static_cast<int>(to), self().rank) + (u - to * each) * packets, v);
-            });
-    }
-    /// Folds this rank's part, and sends the result to all ranks.
-    COLLS_DEVICE bool fold_parts() {
-        const std::uint32_t each = part_units();
-        const no_epilogue no{};
-        const element_operations<T, T, Op, no_epilogue> element{op_, no, n_};
-        return fold(whole_block(), 0, n_, 0, part(self().rank).count, element,
-            [&](std::uint32_t u, const auto& all, std::uint64_t) {
-                typename moves::values v{};
-                for (std::uint64_t e = 0; e < elements; ++e) v.set(e, element.write(all[e], 0));
-                COLLS_ROLLED
-                for (int r = 0; r < n_; ++r)
-                    this->send(packets_from((self().rank + r) % n_, self().rank) + (each + u) * packets, v);
-            });
-    }
-    COLLS_DEVICE bool take_parts() {
-        const std::uint32_t ahead = part_units() * static_cast<std::uint32_t>(packets);
         bool ok = true;
-        for_all_ranks(call().count / static_cast<std::uint64_t>(n_), [&](int from, const team<G>& t) {
-            const extent e = part(from);
-            ok = ok && take(t, from, ahead, e.first, e.count);
-        });
+        if constexpr (!reduces(what) || what == collective::all_reduce)
+            for_all_ranks([&](int from, const team<G>& t) {
+                const extent e = message(self().rank, from);
+                ok = ok && (in_two_hops() ? take(t, from, part_units(), e.first, e.count)
+                                          : take(t, from, 0, output_index(from), message(from, self().rank).count));
+            });
         return ok;
     }
 

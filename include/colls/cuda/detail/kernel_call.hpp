@@ -55,7 +55,6 @@ struct kernel_call : call_part {
     // The schedule's slot map.
     const slot_info* slots = nullptr;
     const std::uint8_t* overwrites = nullptr;
-    const std::int32_t* transfers = nullptr;
     std::int32_t width = 0, user_blocks = 1;
     std::int32_t keeps_input = 1;  ///< 0: the map says that no rank does
 };

@@ -13,9 +13,8 @@
 
 namespace colls::inline v1::cuda::detail {
 
-/// Least bytes of a channel's slice, by a schedule, by packets and on the eager path: smaller messages use fewer
-/// channels.
-inline constexpr std::size_t least_slice = 16 << 10, least_packet_slice = 4 << 10, least_eager_slice = 2 << 10;
+/// Least bytes of a channel's slice, by a schedule and on the eager path: smaller messages use fewer channels.
+inline constexpr std::size_t least_slice = 16 << 10, least_eager_slice = 2 << 10;
 
 /// A hash of the types' names: the same in all processes that run the same program.
 template <class... X>
@@ -102,9 +101,7 @@ inline void launch_kernel(
 /// Elements of a chunk whose blocks, in each round, fit the windows to other hosts. Throws unsupported where none does.
 inline std::uint64_t chunk_for_windows(const local_ranks& ranks, const slot_map& map, std::uint64_t element) {
     const far_layout& windows = ranks.far()->memory().layout;
-    std::int32_t blocks = 1;  // of a round, at most
-    for (std::size_t k = 1; k < map.transfers.size(); ++k)
-        blocks = std::max(blocks, map.transfers[k] - map.transfers[k - 1]);
+    const std::int32_t blocks = std::max(map.most_transfers, 1);
     const std::uint64_t room = windows.window_bytes / static_cast<std::uint64_t>(blocks) / 128 * 128;
     if (static_cast<std::uint32_t>(blocks) > windows.pieces || room < slot_bytes(quantum, element))
         throw error(errc::unsupported,
@@ -245,55 +242,35 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
     };
 
     const options& o = ranks.chosen_options();
-    const protocol_limits table = limits_of(n);
-    // The largest calls of a protocol: all, if it is forced.
-    const auto limit_of = [&](protocol p, std::size_t option, std::size_t measured) {
-        return o.protocol == protocol::automatic ? std::min(option, measured) : o.protocol == p ? ~std::size_t{0} : 0;
-    };
-
-    // The eager path: if what one rank sends another is short enough, in all and for each channel.
+    // The eager path: if what a rank sends to one other, or to all of them together, is short enough, and has room.
     const bool by_rank = owned(what) || what == collective::all_to_all;
     const std::uint64_t longest = longest_of(by_rank ? n : 1);
-    const bool twice = what == collective::all_reduce && takes_two_hops(longest * sizeof(T), n);
-    const auto parts = static_cast<std::uint64_t>(twice ? n : 1), hops = std::uint64_t{twice ? 2u : 1u};
-    const std::uint64_t longest_message = (longest * sizeof(T) + parts - 1) / parts * hops;
-    c.channels = channels_for(longest_message, least_eager_slice);
-    constexpr std::uint64_t unit = common_multiple(8, sizeof(T));
-    const std::uint64_t units =
-        (longest_slice(longest, static_cast<std::uint64_t>(c.channels)) * sizeof(T) + unit - 1) / unit;
-    if (!ranks.far() &&
-        (what == collective::barrier || (longest_message <= limit_of(protocol::eager, o.small_bytes, table.eager) &&
-                                            (units + parts - 1) / parts * hops * unit <= ranks.sizes().eager_bytes))) {
+    constexpr bool may_be_cut = what == collective::all_reduce;
+    for (int hops = may_be_cut && takes_two_hops(longest * sizeof(T), n) ? 2 : 1; !ranks.far(); ++hops) {
+        if (hops > (may_be_cut && n > 2 ? 2 : 1)) break;
+        const std::uint64_t message = eager_message(longest * sizeof(T), n, hops);
+        c.channels = channels_for(message, least_eager_slice);
+        const std::uint64_t in_channel =
+            eager_message(longest_slice(longest, static_cast<std::uint64_t>(c.channels)) * sizeof(T), n, hops);
+        const bool is_short = o.protocol == protocol::eager ||
+                              (o.protocol == protocol::automatic &&
+                                  (message <= o.small_bytes || message * static_cast<std::uint64_t>(n - 1) <=
+                                                                   std::min(o.middle_bytes, eager_limit(n))));
+        // What a rank sends in a hop is whole units.
+        const std::uint64_t room = ranks.sizes().eager_bytes, rest = static_cast<std::uint64_t>(hops) * eager_unit<T>;
+        if (what != collective::barrier && (!is_short || in_channel + rest > room)) continue;
         c.user_blocks = by_rank ? n : 1;
-        c.chunks = static_cast<std::int32_t>(hops);
-        set_fingerprint(twice ? 4 : 1);
+        c.chunks = hops;
+        set_fingerprint(static_cast<std::uint64_t>(hops));
         return issue(ranks, what, reinterpret_cast<const void*>(&eager_kernel<what, T, D, Op, Epilogue>), a, 0, stream);
     }
-    c.chunks = 1;
 
     const stored_slot_map& m = ranks.map_for(s);
     c.slots = m.slots;
     c.overwrites = m.overwrites;
-    c.transfers = m.transfers;
     c.width = m.map.width;
     c.keeps_input = m.map.keeps_input;
     c.user_blocks = m.map.blocks;
-    // Packets: if all that a channel receives in the call has room at once.
-    const std::uint64_t largest = limit_of(protocol::packets, o.middle_bytes, table.packets);
-    if (n > 1 && !ranks.far() && !m.map.copies_twice && c.count * sizeof(T) <= largest) {
-        c.channels = channels_for(c.count * sizeof(T), least_packet_slice);
-        c.chunk = longest_slice(longest_of(c.user_blocks), static_cast<std::uint64_t>(c.channels));
-        c.chunk = std::max<std::uint64_t>(c.chunk, quantum);
-        const std::uint64_t slots = static_cast<std::uint64_t>(m.map.transfers.back());
-        if (c.chunk < (std::uint64_t{1} << 30) &&
-            workspace_layout::first_words_bytes(n) + slots * c.chunk * sizeof(T) * 2 <=
-                ranks.sizes().packet_bytes / 2 &&
-            static_cast<std::uint64_t>(c.width) * slot_bytes(c.chunk, sizeof(T)) <= ranks.sizes().scratch_bytes) {
-            set_fingerprint(mixed(m.map.fingerprint ^ name_hash<Schedule>(), 2));
-            return issue(ranks, what, reinterpret_cast<const void*>(&packet_kernel<Schedule, T, D, Op, Epilogue>), a,
-                in_kernel, stream);
-        }
-    }
 
     // The switch: where the group has multicast memory, which it has if the options allow an order of any kind.
     if constexpr (what == collective::all_reduce && folds_in_switch<T, Op>) {

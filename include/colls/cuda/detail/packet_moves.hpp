@@ -12,18 +12,6 @@
 
 namespace colls::inline v1::cuda::detail {
 
-/// Some of a group's threads, which make a pass while others make another one: without a barrier.
-template <class G>
-class team : public G {
-public:
-    COLLS_DEVICE team(const G& g, int index, int size) : G(g), index_(index), size_(size) {}
-    COLLS_DEVICE int index() const { return index_; }
-    COLLS_DEVICE int size() const { return size_; }
-
-private:
-    int index_, size_;
-};
-
 /// What a block does with packets in one call. T: elements of the input.
 template <collective what, class T, class Op, class G>
 class packet_moves {
@@ -82,8 +70,8 @@ protected:
                 if (i < here) __builtin_memcpy(static_cast<void*>(to + i), v.raw + i * sizeof(T), sizeof(T));
         }
     }
-    /// Loads `most` units of packets, again until each of them has its flags, all at once: no load is under a
-    /// condition. Rank from[j] sends those at at[j]; none: they are not needed. False: this rank has given up.
+    /// Loads `most` units of packets, again until each of them has its flags, all at once. Rank
+    /// from[j] sends those at at[j]. False: this rank has given up.
     template <std::size_t most>
     COLLS_DEVICE bool receive(values (&to)[most], const packet* const (&at)[most], const int (&from)[most]) {
         packet got[most][packets];
@@ -96,10 +84,9 @@ protected:
             COLLS_UNROLL
             for (int j = 0; j < int{most}; ++j)
                 for (std::uint64_t i = 0; i < packets; ++i)
-                    if (!has_flag(got[j][i].word[0], flag_) || !has_flag(got[j][i].word[1], flag_))
-                        missing = from[j] == none ? missing : from[j];
+                    if (!has_flag(got[j][i].word[0], flag_) || !has_flag(got[j][i].word[1], flag_)) missing = from[j];
             if (missing == none) break;
-            if (!pauses.pause(g_, channel_, missing, round_)) return false;
+            if (!pauses.pause(g_, channel_, missing, none)) return false;
         }
         COLLS_UNROLL
         for (int j = 0; j < int{most}; ++j) {
@@ -130,25 +117,26 @@ protected:
         for (std::uint64_t i = 0; i < packets; ++i)
             g_.put(to + i, packet{flagged(flag_, data[2 * i]), flagged(flag_, data[2 * i + 1])});
     }
-    /// Copies packets of rank `sender` to elements. False: the rank has given up.
-    COLLS_DEVICE bool take(const team<G>& t, T* to, const packet* from, int sender, std::uint32_t count) {
-        constexpr int most = at_once;
+    /// Receives `count` elements in the packets of rank `sender` at `from`, and calls out(u, values, here) for each
+    /// unit. False: the rank has given up.
+    template <class Out>
+    COLLS_DEVICE bool take(const team<G>& t, const packet* from, int sender, std::uint32_t count, const Out& out) {
         const auto threads = static_cast<std::uint32_t>(t.size()), units = units_of(count);
         COLLS_ROLLED
-        for (auto u = static_cast<std::uint32_t>(t.index()); u < units; u += most * threads) {
+        for (auto u = static_cast<std::uint32_t>(t.index()); u < units; u += at_once * threads) {
             const thread_units mine{u, threads, units, count};
-            values v[std::size_t{most}];
-            const packet* at[std::size_t{most}];
-            int senders[std::size_t{most}];
+            values v[std::size_t{at_once}];
+            const packet* at[std::size_t{at_once}];
+            int senders[std::size_t{at_once}];
             COLLS_UNROLL
-            for (int j = 0; j < most; ++j) {
+            for (int j = 0; j < at_once; ++j) {
                 at[j] = from + mine.at(j) * packets;
                 senders[j] = sender;
             }
             if (!receive(v, at, senders)) return false;
             COLLS_UNROLL
-            for (int j = 0; j < most; ++j)
-                if (mine.has(j)) store(to + mine.at(j) * elements, v[j], mine.here(j));
+            for (int j = 0; j < at_once; ++j)
+                if (mine.has(j)) out(mine.at(j), v[j], mine.here(j));
         }
         return true;
     }
@@ -186,37 +174,34 @@ protected:
         }
     }
 
-    /// Folds k operands of `count` elements, and calls out(u, fold, here) for each unit. `x`: x.sender(o) has sent
-    /// operand o by the packets at x.packets(o); none: it is this rank's, x.own(o), raw if x.is_raw(o). Loads packets
-    /// of several operands at once, `idle` in place of those that are not needed. False: the rank has given up.
-    template <int most, class To, class Operator, class E, class Operands, class Out>
-    COLLS_DEVICE bool fold(const team<G>& t, int k, std::uint32_t count, const packet* idle,
-        const element_operations<T, To, Operator, E>& element, const Operands& x, const Out& out) {
+    /// Folds `count` elements that k ranks from `first` on have sent, and calls out(u, fold, here) for each unit;
+    /// from(r): the packets of rank r. Loads packets of `most` ranks at once. False: this rank has given up.
+    template <int most, class From, class Out>
+    COLLS_DEVICE bool fold(const team<G>& t, int first, int k, std::uint32_t count, const From& from, const Out& out) {
+        const no_epilogue no{};
+        const element_operations<T, T, Op, no_epilogue> element{op_, no, 0};
         const std::uint32_t units = units_of(count);
         COLLS_ROLLED
         for (auto u = static_cast<std::uint32_t>(t.index()); u < units; u += static_cast<std::uint32_t>(t.size())) {
             const std::uint64_t left = count - u * elements, here = left < elements ? left : elements;
-            accumulator<T, Operator> all[elements]{};
+            A all[elements]{};
             COLLS_ROLLED
             for (int o = 0; o < k; o += most) {
-                int own = none, from[std::size_t{most}];
+                int senders[std::size_t{most}];
                 const packet* at[std::size_t{most}];
-                values v{}, got[std::size_t{most}];
+                values got[std::size_t{most}];
                 COLLS_UNROLL
                 for (int j = 0; j < most; ++j) {
-                    const bool is_there = o + j < k;
-                    from[j] = is_there ? x.sender(o + j) : none;
-                    at[j] = from[j] == none ? idle : x.packets(o + j) + u * packets;
-                    if (is_there && from[j] == none) own = o + j;
+                    // In place of one that is not there stands the first, so that no load is under a condition.
+                    senders[j] = first + (o + j < k ? o + j : 0);
+                    at[j] = from(senders[j]) + u * packets;
                 }
-                if (own != none) v = loaded<false>(x.own(own) + u * elements, here);
-                if (!receive(got, at, from)) return false;
+                if (!receive(got, at, senders)) return false;
                 COLLS_UNROLL
                 for (int j = 0; j < most; ++j) {
                     if (o + j >= k) continue;
-                    const values one = o + j == own ? v : got[j];
                     for (std::uint64_t e = 0; e < elements; ++e) {
-                        const auto a = element.read(one.element(e), x.is_raw(o + j));
+                        const A a = element.read(got[j].element(e), false);
                         all[e] = o + j == 0 ? a : element.combine(all[e], a);
                     }
                 }
@@ -229,7 +214,6 @@ protected:
     mutable G g_;
     const Op& op_;
     const int channel_;
-    int round_ = none;
     std::uint32_t flag_ = 0;
 };
 

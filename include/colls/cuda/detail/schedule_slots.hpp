@@ -6,7 +6,8 @@
 // cycles, most of them waiting for memory. The threads that a short pass does not keep busy make another one meanwhile.
 #pragma once
 
-#include <colls/cuda/detail/packet_moves.hpp>
+#include <colls/cuda/detail/block_state.hpp>
+#include <colls/cuda/detail/partition.hpp>
 
 namespace colls::inline v1::cuda::detail {
 
@@ -135,11 +136,10 @@ protected:
     /// Prepares the next passes of the `left` of a phase, by all threads; returns how many: describe(b) sets what a
     /// pass is, by the last threads; place(b, p), for each port and in place p of `ports` for the own value, an
     /// operand. `arrives`: they are of what the ports receive; the first port that receives into a slot has the pass,
-    /// which does them all. `pulls`: they take it from the ports; else each has one operand. Returns 0 if `failed` is
-    /// true on a thread.
+    /// which does them all. `pulls`: they take it from the ports; else each has one operand.
     template <class Describe, class Place>
     COLLS_DEVICE static int prepare(G& g, unsigned parity, int left, std::uint32_t at_once, bool arrives, bool pulls,
-        bool failed, const Describe& describe, const Place& place) {
+        const Describe& describe, const Place& place) {
         const int ports = g.state().schedule.ports, most = g.state().schedule.passes, batch = left < most ? left : most;
         memory_pass* const passes = g.state().passes[parity];
         COLLS_ROLLED
@@ -176,7 +176,8 @@ protected:
             if (p == ports) o.operands = is_needed ? x.all : 0;
             if (is_needed && x.at >= 0) place(b, p, x.at);
         }
-        return g.any(failed) ? 0 : batch;
+        g.any(false);
+        return batch;
     }
     /// Does port p receive into the slot of pass b?
     COLLS_DEVICE static bool matches(G& g, int b, int p) {
