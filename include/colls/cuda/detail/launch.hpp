@@ -49,31 +49,43 @@ inline void launch_kernel(
     const device_guard guard(ranks.device());
     const double share = static_cast<double>(blocks) / resident;
     device_residency* const others = ranks.residency();
-    if (others != nullptr && !others->fits(stream, share))
-        throw error(errc::unsupported,
-            (error_text() << "colls: cuda: " << what.text << " on rank " << rank << " needs " << blocks << " of the "
-                          << resident
-                          << " blocks that the device holds, which also has calls of other groups on other streams: "
-                             "they might wait for each other for ever: wait for those calls, use "
-                             "their stream, or lower options.channels")
-                .text(),
-            rank);
+    const auto fits =
+        others != nullptr ? others->fits(stream, share, &ranks) : device_residency::answer::fits;
+    if (fits != device_residency::answer::fits) {
+        error_text why;
+        why << "colls: cuda: " << what.text << " on rank " << rank;
+        if (fits == device_residency::answer::one_queue)
+            why << ": CUDA_DEVICE_MAX_CONNECTIONS is 1, so that all streams of the device share one queue, and calls of "
+                   "other groups are on other streams: they might wait for each other for ever: wait for those calls, "
+                   "use their stream, or set it to 2 or more";
+        else
+            why << " needs " << blocks << " of the " << resident
+                << " blocks that the device holds, which also has calls of other groups on other streams: they might "
+                   "wait for each other for ever: wait for those calls, use their stream, or lower options.channels";
+        throw error(errc::unsupported, why.text(), rank);
+    }
     ranks.set_refusal("");
     cudaLaunchAttribute attributes[2] = {};
-    attributes[0].id = cudaLaunchAttributeCooperative;
-    attributes[0].val.cooperative = 1;
+    unsigned used = 0;
+    // A block that is alone needs no others beside it.
+    if (blocks > 1) {
+        attributes[used].id = cudaLaunchAttributeCooperative;
+        attributes[used++].val.cooperative = 1;
+    }
     // A fence waits for the earlier writes of all kernels of its domain. In a domain of their own, the fences of these
     // kernels do not wait for those that compute meanwhile, nor the other way round.
-    attributes[1].id = cudaLaunchAttributeMemSyncDomain;
-    attributes[1].val.memSyncDomain = cudaLaunchMemSyncDomainRemote;
+    if (ranks.has_memory_domains()) {
+        attributes[used].id = cudaLaunchAttributeMemSyncDomain;
+        attributes[used++].val.memSyncDomain = cudaLaunchMemSyncDomainRemote;
+    }
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3(static_cast<unsigned>(blocks));
     config.blockDim = dim3(block_threads);
     config.stream = stream;
     config.attrs = attributes;
-    config.numAttrs = ranks.has_memory_domains() ? 2 : 1;
+    config.numAttrs = used;
     check(cudaLaunchKernelExC(&config, kernel, arguments), "cudaLaunchKernelExC", rank);
-    if (others != nullptr) others->launched(stream, share);
+    if (others != nullptr) others->launched(stream, share, &ranks);
 }
 
 /// Called in a handler of what a call throws before its launch: tells the other ranks, which may be waiting for this

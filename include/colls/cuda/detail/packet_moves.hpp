@@ -1,4 +1,4 @@
-// Moves between elements and packets: what the eager path and calls by packets share.
+// Moves between elements and packets.
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
 //
 // A packet is 16 bytes, moved by one store and one load: two words that hold data and flag each (flagged_words.hpp). No
