@@ -49,13 +49,13 @@ inline void launch_kernel(
     const device_guard guard(ranks.device());
     const double share = static_cast<double>(blocks) / resident;
     device_residency* const others = ranks.residency();
-    const auto fits =
-        others != nullptr ? others->fits(stream, share, &ranks) : device_residency::answer::fits;
+    const auto fits = others != nullptr ? others->fits(stream, share, &ranks) : device_residency::answer::fits;
     if (fits != device_residency::answer::fits) {
         error_text why;
         why << "colls: cuda: " << what.text << " on rank " << rank;
         if (fits == device_residency::answer::one_queue)
-            why << ": CUDA_DEVICE_MAX_CONNECTIONS is 1, so that all streams of the device share one queue, and calls of "
+            why << ": CUDA_DEVICE_MAX_CONNECTIONS is 1, so that all streams of the device share one queue, and calls "
+                   "of "
                    "other groups are on other streams: they might wait for each other for ever: wait for those calls, "
                    "use their stream, or set it to 2 or more";
         else

@@ -7,9 +7,10 @@
 // other and are counted once. Not seen are other kernels, replays of graphs, and other processes.
 //
 // CUDA promises no more than that the work of one stream is in order: streams share hardware queues, in which work that
-// cannot begin yet holds up what is behind it. With CUDA_DEVICE_MAX_CONNECTIONS=1, which some frameworks set, all streams
-// of a device share one. Then calls of two groups on two streams are refused; else a program that makes the calls of its
-// groups in one order on all devices is safe, and others rely on there being queues enough (8, if it does not say).
+// cannot begin yet holds up what is behind it. With CUDA_DEVICE_MAX_CONNECTIONS=1, which some frameworks set, all
+// streams of a device share one. Then calls of two groups on two streams are refused; else a program that makes the
+// calls of its groups in one order on all devices is safe, and others rely on there being queues enough (8, if it does
+// not say).
 #pragma once
 
 #include <colls/cuda/detail/runtime.hpp>
