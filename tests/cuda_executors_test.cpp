@@ -64,7 +64,7 @@ struct job {
     const support::row* row = nullptr;  // null: the eager path
     mode how = mode::sum;
     int n = 1, root = 0, channels = 1;
-    bool in_place = false, by_packets = false;
+    bool in_place = false;
     std::size_t count = 0;  // elements of all user blocks
     std::vector<std::uint64_t> offsets;
     kernel::slot_map map;
@@ -73,12 +73,16 @@ struct job {
     std::vector<std::unique_ptr<buffer<std::uint32_t>>> narrow;
     word seed = 0;
 
+    bool in_two_hops() const { return !row && what == collective::all_reduce && seed % 3 != 0; }
     std::string describe() const {
-        return std::string(colls::name_of(what)) + " by " + (row ? row->name : "the eager path") + ", n " +
-               std::to_string(n) + ", root " + std::to_string(root) + ", count " + std::to_string(count) +
+        return std::string(colls::name_of(what)) + " by " +
+               (row                ? row->name
+                   : in_two_hops() ? "the eager path in two hops"
+                                   : "the eager path") +
+               ", n " + std::to_string(n) + ", root " + std::to_string(root) + ", count " + std::to_string(count) +
                ", channels " + std::to_string(channels) + ", mode " + std::to_string(static_cast<int>(how)) +
-               (in_place ? ", in place" : "") + (by_packets ? ", by packets" : "") + (offsets.empty() ? "" : ", v") +
-               ", chunk " + std::to_string(calls.empty() ? 0 : calls[0].chunk);
+               (in_place ? ", in place" : "") + (offsets.empty() ? "" : ", v") + ", chunk " +
+               std::to_string(calls.empty() ? 0 : calls[0].chunk);
     }
     std::size_t before(int b) const {
         return offsets.empty() ? kernel::balanced(count, index(n), index(b)).first : offsets[index(b)];
@@ -196,10 +200,10 @@ void prepare(job& j, random_source& random, const kernel::workspace_layout& size
         c.root = j.root;
         c.channels = j.channels;
         c.user_blocks = j.row ? j.map.blocks : colls::owned(j.what) || j.what == collective::all_to_all ? j.n : 1;
+        if (j.in_two_hops()) c.chunks = 2;
         if (j.row) {
             c.slots = j.map.slots.data();
             c.overwrites = j.map.overwrites.data();
-            c.transfers = j.map.transfers.data();
             c.width = j.map.width;
             c.keeps_input = j.map.keeps_input;
             std::size_t longest = 0;
@@ -208,14 +212,8 @@ void prepare(job& j, random_source& random, const kernel::workspace_layout& size
                     j.offsets.empty()
                         ? static_cast<std::size_t>(kernel::balanced(j.count, index(c.user_blocks), index(i)).count)
                         : j.length(i));
-            c.chunk = j.by_packets ? std::max<std::size_t>(kernel::longest_slice(longest, index(j.channels)), 16)
-                                   : 16 * (1 + j.seed % 3);
-            if (j.by_packets)
-                REQUIRE(kernel::workspace_layout::first_words_bytes(j.n) +
-                            index(j.map.transfers.back()) * c.chunk * sizeof(word) * 2 <=
-                        sizes.packet_bytes / 2);
-            while (!j.by_packets && c.chunk > 16 &&
-                   2 * index(c.width) * kernel::slot_bytes(c.chunk, sizeof(word)) > sizes.scratch_bytes)
+            c.chunk = 16 * (1 + j.seed % 3);
+            while (c.chunk > 16 && 2 * index(c.width) * kernel::slot_bytes(c.chunk, sizeof(word)) > sizes.scratch_bytes)
                 c.chunk -= 16;
             REQUIRE(2 * index(c.width) * kernel::slot_bytes(c.chunk, sizeof(word)) <= sizes.scratch_bytes);
             c.chunks = static_cast<std::int32_t>(kernel::chunks_needed(longest, index(j.channels), c.chunk));
@@ -232,8 +230,6 @@ bool run_call(
     kernel::load_call(g, t, c);
     if (!j.row) return kernel::run_eager<C, word, D>(g, channel, op, e);
     const erased<C> s{j.row->schedule};
-    if constexpr (C != collective::barrier)
-        if (j.by_packets) return kernel::run_by_packets<word, D>(g, channel, s, op, e);
     return kernel::run_schedule<word, D>(g, channel, s, op, e);
 }
 template <collective C>
@@ -370,12 +366,6 @@ TEST_CASE("kernel executors: every schedule gives the results of the serial refe
                 const auto what = static_cast<collective>(r.collective);
                 jobs.push_back(drawn(random, what, &r, s.n, s.channels));
                 prepare(jobs.back(), random, group.sizes(), random.one_in(2));
-                if (s.n > 1 && what != collective::barrier) {
-                    jobs.push_back(drawn(random, what, &r, s.n, s.channels));
-                    jobs.back().by_packets = true;
-                    REQUIRE_FALSE(jobs.back().map.copies_twice);
-                    prepare(jobs.back(), random, group.sizes(), random.one_in(2));
-                }
                 if (random.one_in(6)) {  // an eager call in between
                     jobs.push_back(drawn(random, what, nullptr, s.n, s.channels));
                     prepare(jobs.back(), random, group.sizes(), false);
@@ -626,8 +616,9 @@ struct patient_group : kernel::host_thread_group {
 };
 static_assert(kernel::thread_group<patient_group>);
 
-enum class way { pulled, packets, eager };
-constexpr way all_ways[] = {way::pulled, way::packets, way::eager};
+enum class way { pulled, eager, eager_in_two_hops };
+constexpr way all_ways[] = {way::pulled, way::eager, way::eager_in_two_hops};
+bool is_eager(way how) { return how == way::eager || how == way::eager_in_two_hops; }
 
 /// One all_reduce of all ranks, by the ring or on the eager path, with a fingerprint for each rank; 0: the rank makes
 /// no call.
@@ -646,7 +637,6 @@ struct failing_call {
             c.chunk = 512;
             c.slots = map.slots.data();
             c.overwrites = map.overwrites.data();
-            c.transfers = map.transfers.data();
             c.width = map.width;
             c.user_blocks = map.blocks;
             calls.push_back(c);
@@ -656,10 +646,10 @@ struct failing_call {
         kernel::kernel_call c = calls[index(t.rank)];
         if (c.fingerprint == 0) return true;
         const colls::cuda::no_epilogue none;
-        if (how == way::eager) c.user_blocks = 1;
+        if (is_eager(how)) c.user_blocks = 1;
+        if (how == way::eager_in_two_hops) c.chunks = 2;
         kernel::load_call(g, t, c);
-        if (how == way::eager) return kernel::run_eager<collective::all_reduce, word, word>(g, 0, colls::sum, none);
-        if (how == way::packets) return kernel::run_by_packets<word, word>(g, 0, ring_schedule{}, colls::sum, none);
+        if (is_eager(how)) return kernel::run_eager<collective::all_reduce, word, word>(g, 0, colls::sum, none);
         return kernel::run_schedule<word, word>(g, 0, ring_schedule{}, colls::sum, none);
     }
     using ring_schedule = colls::schedule_for<colls::ring, collective::all_reduce>;
@@ -840,44 +830,6 @@ TEST_CASE("kernel executors: eager flags start again after 2^32 calls", "[cuda]"
         for (int r = 0; r < n; ++r)
             CHECK(kernel::channel_of(group.handle(r), r, 0).eager_calls == 0xfffffff9u + 24 + 2);
     }
-}
-
-TEST_CASE("kernel executors: flags of packets start again after 2^32 calls", "[cuda]") {
-    constexpr int n = 3;
-    random_source random(n + 400);
-    host_ranks group(n, 1, 2, eager_bytes, scratch_bytes, 300, 1 << 18);
-    for (int r = 0; r < n; ++r) {
-        kernel::channel_of(group.handle(r), r, 0).packet_calls = 0xfffffff9u;
-        for (const unsigned parity : {0u, 1u}) {
-            auto* const words =
-                reinterpret_cast<std::uint64_t*>(kernel::packets_of_channel(group.handle(r), r, 0, parity));
-            for (std::uint64_t i = 0; i < group.sizes().packet_bytes / 16; ++i)
-                words[i] = std::uint64_t{2 + parity} << 32 | 12345;
-        }
-    }
-    const std::vector<support::row> all = support::all_schedules();
-    const auto row = [&](collective what, const char* name) {
-        const auto found = std::find_if(all.begin(), all.end(),
-            [&](const support::row& r) { return static_cast<collective>(r.collective) == what && r.name == name; });
-        REQUIRE(found != all.end());
-        return &*found;
-    };
-    std::deque<job> jobs;
-    for (int i = 0; i < 24; ++i) {
-        // In the first calls few packets arrive: old words stay behind them until the flags start again.
-        const collective what = i < 6 ? collective::broadcast : collective::all_reduce;
-        jobs.push_back(drawn(random, what, row(what, "direct"), n, 1));
-        job& j = jobs.back();
-        j.how = mode::sum;
-        j.by_packets = true;
-        j.root = 0;
-        j.count = i < 6 ? 40 : 600;
-        prepare(j, random, group.sizes(), false);
-    }
-    run_and_check(group, jobs, [&](int rank, int call) {
-        if (rank == n - 1 && (call == 6 || call == 7)) std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    });
-    for (int r = 0; r < n; ++r) CHECK(kernel::channel_of(group.handle(r), r, 0).packet_calls == 0xfffffff9u + 24 + 2);
 }
 
 TEST_CASE("kernel executors: all ranks report a rank that makes another call", "[cuda]") {

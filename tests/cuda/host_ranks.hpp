@@ -6,7 +6,6 @@
 #include <colls/cuda/detail/host_thread_group.hpp>
 #include <colls/cuda/detail/message_executor.hpp>
 #include <colls/cuda/detail/message_order.hpp>
-#include <colls/cuda/detail/packet_executor.hpp>
 #include <colls/cuda/detail/proxy.hpp>
 #include <colls/cuda/detail/schedule_executor.hpp>
 
@@ -71,14 +70,13 @@ using make_transports = std::function<std::vector<std::unique_ptr<colls::extend:
 /// n ranks, each with `channels` blocks of `threads` host threads.
 class host_ranks {
 public:
-    host_ranks(int n, int channels, int threads, std::size_t eager_bytes, std::size_t scratch_bytes,
-        double seconds = 300, std::size_t packet_bytes = 1 << 20)
+    host_ranks(
+        int n, int channels, int threads, std::size_t eager_bytes, std::size_t scratch_bytes, double seconds = 300)
         : n_(n), channels_(channels), threads_(threads), regions_(index(n)), reports_(index(n)) {
         sizes_.ranks = n;
         sizes_.channels = channels;
         sizes_.eager_bytes = eager_bytes;
         sizes_.scratch_bytes = scratch_bytes;
-        sizes_.packet_bytes = packet_bytes;
         for (int r = 0; r < n; ++r) workspaces_.emplace_back(static_cast<std::size_t>(sizes_.bytes()));
         for (auto& s : workspaces_) addresses_.push_back(s.data());
         for (int r = 0; r < n; ++r)

@@ -58,7 +58,7 @@ void random_messages(int n, const colls::cuda::options& o, std::size_t most, con
     std::printf("%d ranks, %s: messages and calls with counts: %d wrong so far\n", n, what, failed);
 }
 
-/// Groups of collective calls, of many sizes, eager, by packets and pulled; with messages; replayed as a graph.
+/// Groups of collective calls, of many sizes, eager and pulled; with messages; replayed as a graph.
 void groups_of_calls(int n, colls::cuda::protocol p) {
     colls::cuda::options o;
     o.channels = 3;
@@ -241,7 +241,7 @@ int main() {
         few.through_host = true;
         if (devices > 1) random_messages(devices, few, 60'000, "through the host");
         for (const auto p :
-            {colls::cuda::protocol::automatic, colls::cuda::protocol::packets, colls::cuda::protocol::pulled})
+            {colls::cuda::protocol::automatic, colls::cuda::protocol::eager, colls::cuda::protocol::pulled})
             groups_of_calls(devices, p);
         refusals(devices);
         if (devices > 1) mistakes();

@@ -169,40 +169,41 @@ private:
 /// A row of the table of protocols: the largest sizes up to which a protocol was the fastest.
 struct limits {
     int ranks;
-    std::size_t eager, packets;
+    std::size_t eager;  ///< what a rank sends in the largest eager call
 };
 
 void write_table(const char* file, const std::vector<limits>& all, const char* device) {
     std::FILE* const f = std::fopen(file, "w");
     if (f == nullptr) throw colls::error(colls::errc::invalid_argument, (std::string("cannot write ") + file).c_str());
     std::fprintf(f,
-        "// Up to which sizes calls take which protocol, where the options say `automatic`. Measured by "
-        "scripts/test-cuda\n"
+        "// Up to which sizes calls are eager, where the options say `automatic`. Measured by scripts/test-cuda\n"
         "// on %s.\n"
         "// IWYU pragma: private, include <colls/transports/cuda.hpp>\n"
         "#pragma once\n\n"
-        "#include <cstddef>\n\n"
+        "#include <cstddef>\n"
+        "#include <cstdint>\n\n"
         "namespace colls::inline v1::cuda::detail {\n\n"
-        "/// For groups of up to `ranks` ranks: the largest message of the eager path, and the largest buffer that "
-        "moves by\n"
-        "/// packets, in bytes; each no more than what the options allow.\n"
-        "struct protocol_limits {\n    int ranks;\n    std::size_t eager, packets;\n};\n\n"
+        "/// For groups of up to `ranks` ranks: what a rank sends to all others together in the largest eager call, in "
+        "bytes.\n"
+        "struct protocol_limits {\n    int ranks;\n    std::size_t eager;\n};\n\n"
         "inline constexpr protocol_limits protocol_table[] = {",
         device);
     for (std::size_t i = 0; i < all.size(); ++i)
-        std::fprintf(f, "%s{%d, %zu, %zu}", i == 0 ? "" : ", ",
-            i + 1 == all.size() ? colls::cuda::max_ranks : all[i].ranks, all[i].eager, all[i].packets);
+        std::fprintf(f, "%s{%d, %zu}", i == 0 ? "" : ", ", i + 1 == all.size() ? colls::cuda::max_ranks : all[i].ranks,
+            all[i].eager);
     std::fprintf(f,
         "};\n\n"
-        "constexpr protocol_limits limits_of(int ranks) {\n"
+        "constexpr std::uint64_t eager_limit(int ranks) {\n"
         "    for (const protocol_limits& l : protocol_table)\n"
-        "        if (ranks <= l.ranks) return l;\n"
-        "    return {ranks, 0, 0};\n"
+        "        if (ranks <= l.ranks) return l.eager;\n"
+        "    return 0;\n"
         "}\n\n"
         "}  // namespace colls::inline v1::cuda::detail\n");
     if (std::fclose(f) != 0)
         throw colls::error(colls::errc::invalid_argument, (std::string("cannot write ") + file).c_str());
 }
+
+int hops_of(std::size_t bytes, int n) { return colls::cuda::detail::takes_two_hops(bytes, n) ? 2 : 1; }
 
 int run(int devices, const char* file) {
     const nccl other;
@@ -214,20 +215,17 @@ int run(int devices, const char* file) {
         !other       ? "NCCL is not installed"
         : of_devices ? "beside NCCL"
                      : "NCCL has no virtual ranks");
-    std::printf(
-        "%3s %12s %10s %10s %10s %10s %10s\n", "n", "size (B)", "eager", "packets", "pulled", "NCCL", "NCCL/best");
+    std::printf("%3s %12s %10s %10s %10s %10s\n", "n", "size (B)", "eager", "pulled", "NCCL", "NCCL/best");
     std::vector<limits> table;
     double logarithms = 0;
     int compared = 0, wrong = 0;
     for (const int n : {2, 4, 8}) {
         if ((of_devices && n > devices) || (is_trial() && n > 2)) break;
         bed b(n, of_devices);
-        limits l{n, 0, 0};
-        bool eager_wins = true, packets_win = true;
+        limits l{n, 0};
+        bool eager_wins = true;
         for (std::size_t bytes = 1 << 10; bytes <= most; bytes *= 4) {
-            // Beyond these sizes a call does not fit the protocol, and would be pulled.
-            const double eager = bytes <= (64 << 10) ? b.time(protocol::eager, bytes) : INFINITY,
-                         packets = bytes <= (4 << 20) ? b.time(protocol::packets, bytes) : INFINITY,
+            const double eager = bytes <= (4 << 20) ? b.time(protocol::eager, bytes) : INFINITY,
                          pulled = b.time(protocol::pulled, bytes),
                          theirs = other && of_devices ? b.time(other, bytes) : INFINITY;
             const auto cell = [](double t) {
@@ -240,23 +238,23 @@ int run(int devices, const char* file) {
                     std::snprintf(text, sizeof text, "%.1f", t * 1e6);
                 return std::string(text);
             };
-            for (const double t : {eager, packets, pulled, theirs}) wrong += std::isnan(t);
-            const double ours = std::min({eager, packets, pulled});
+            for (const double t : {eager, pulled, theirs}) wrong += std::isnan(t);
+            const double ours = std::min(eager, pulled);
             std::string ratio = "-";
             if (std::isfinite(theirs) && std::isfinite(ours)) {
                 ratio = std::to_string(theirs / ours).substr(0, 4);
                 logarithms += std::log(theirs / ours);
                 ++compared;
             }
-            std::printf("%3d %12zu %10s %10s %10s %10s %8s\n", n, bytes, cell(eager).c_str(), cell(packets).c_str(),
-                cell(pulled).c_str(), cell(theirs).c_str(), ratio.c_str());
-            eager_wins = eager_wins && eager <= std::min(packets, pulled);
-            if (eager_wins) l.eager = bytes;
-            packets_win = packets_win && std::min(eager, packets) <= pulled;
-            if (packets_win) l.packets = bytes;
+            std::printf("%3d %12zu %10s %10s %10s %8s\n", n, bytes, cell(eager).c_str(), cell(pulled).c_str(),
+                cell(theirs).c_str(), ratio.c_str());
+            eager_wins = eager_wins && eager <= pulled;
+            if (eager_wins)
+                l.eager =
+                    colls::cuda::detail::eager_message(bytes, n, hops_of(bytes, n)) * static_cast<std::size_t>(n - 1);
         }
         table.push_back(l);
-        std::printf("automatic with %d ranks: eager up to %zu bytes, packets up to %zu\n", n, l.eager, l.packets);
+        std::printf("automatic with %d ranks: eager where a rank sends up to %zu bytes\n", n, l.eager);
     }
     if (file != nullptr && !of_devices) {
         std::printf("no table is written: times of virtual ranks say nothing about several GPUs\n");

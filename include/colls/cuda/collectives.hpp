@@ -15,9 +15,8 @@
 //           on several hosts host_hierarchy<circulant<>>, or host_hierarchy<tree<2>> where there is a root: each byte
 //           crosses the network once per host. hierarchical and host_hierarchy without hosts of their own take the
 //           group's. S is proven at the group's size before its first launch. Small messages (options.small_bytes) take
-//           the eager path, whatever S is: one hop, in which each rank writes to every other rank what that one needs.
-//           Larger ones (options.middle_bytes) move by S in packets of data and flag, others by S from memory to
-//           memory. options.protocol forces one of these; options.multicast lets the switch fold an all_reduce, in any
+//           the eager path, whatever S is: one hop, in which each rank writes to every other rank what that one needs,
+//           or two. options.protocol forces a protocol; options.multicast lets the switch fold an all_reduce, in any
 //           order, in place of S.
 // op        as for the host's calls. Small floats (half, bfloat16 and fp8, of CUDA and of colls) are folded in float.
 //           An operator that does not commute needs `direct` or `one_shot`, which fold in rank order.

@@ -49,8 +49,8 @@ public:
     /// Throws colls::error on all ranks if one fails, with the rank at fault and its reason (no such device, other
     /// options, no peer access, too little memory): on that rank unsupported, invalid_argument or
     /// peer_failed, on the others peer_failed. Unsupported for more than 72 ranks on a host, or 1024 in all. Cost: four
-    /// all_gathers on `host`, and device memory for the workspace (about channels * (scratch_bytes + packet_bytes + 32
-    /// KB * ranks)) and arena_bytes; on several hosts also 4 * far_channels * far_bytes of pinned host memory.
+    /// all_gathers on `host`, and device memory for the workspace (about channels * (scratch_bytes + packet_bytes)) and
+    /// arena_bytes; on several hosts also 4 * far_channels * far_bytes of pinned host memory.
     template <class Host>
         requires requires(Host& h) {
             h.rank();

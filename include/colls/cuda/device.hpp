@@ -5,8 +5,8 @@
 // calls on a channel, in the same order.
 //
 // The kernel must be launched so that all its blocks are resident at once (cudaLaunchCooperativeKernel), with at most
-// 512 threads a block, a multiple of 32, in one dimension; calls of other blocks are refused. Calls use about 10 KB of
-// its static shared memory, however many it makes.
+// 512 threads a block, a multiple of 32, in one dimension; calls of other blocks are refused. Calls use 27 KB of its
+// static shared memory, however many it makes.
 //
 //     __global__ void step(const __grid_constant__ colls::cuda::device::ranks<schedule> r, float* x, std::size_t count)
 //     {
@@ -40,12 +40,12 @@ struct ranks {
 
 }  // namespace device
 
-/// What a kernel needs to make calls by the all_reduce schedule S on `comm`, a communicator or virtual_ranks, which
-/// must outlive the kernels. Proves the schedule and copies its tables to the device at the first call. Throws
-/// colls::error: unsupported (ranks or ports beyond what a kernel takes, too little scratch memory), wrong_schedule.
+/// What a kernel needs to make calls by the schedule S, of the collective that S implements, on `comm`, a communicator
+/// or virtual_ranks, which must outlive the kernels. Proves the schedule and copies its tables to the device at the
+/// first call. Throws colls::error: unsupported (ranks or ports beyond what a kernel takes, too little scratch memory),
+/// wrong_schedule.
 template <class S, class Comm>
 device::ranks<S> ranks_for(Comm& comm, const S& s = {}) {
-    static_assert(implemented_by<S> == collective::all_reduce, "colls: within kernels there is all_reduce");
     detail::local_ranks& context = comm.context();
     device::ranks<S> r;
     r.locals = static_cast<std::int32_t>(context.ranks().size());
@@ -57,42 +57,120 @@ device::ranks<S> ranks_for(Comm& comm, const S& s = {}) {
 
 namespace device {
 
-/// out[i] = epilogue(op over all ranks' in[i], i) for i < count, on every rank. `in` and `out` hold `count` elements
-/// each, of at most 16 bytes, and may be the same buffer; between devices of one process they are memory of cudaMalloc.
-/// `count` is the same on all ranks.
-///
-/// local     which of r.locals this block belongs to; 0, but for virtual_ranks
-/// channel   below r.channels; no other block of the rank may be in a call on it
-/// op        must commute, unless the schedule is `direct` or `one_shot`
-/// epilogue  see epilogue.hpp
-///
-/// All threads of the block call with the same arguments. What they wrote to `in` before is read, and what is in `out`
-/// can be read by all of them afterwards. Returns false, on all threads, if the group has failed: leave the kernel
-/// then; the host's next call on the communicator, or check(), throws the reason.
-///
-/// Cost: 1 round for up to 8 KB (the eager path; no more than options.small_bytes), else that of the schedule.
-template <class Schedule, class T, class D, class Op, class Epilogue = no_epilogue>
-__device__ bool all_reduce(const ranks<Schedule>& r, int local, int channel, const T* in, D* out, std::size_t count,
-    const Op& op, const Epilogue& epilogue = {}) {
-    static_assert(implemented_by<Schedule> == collective::all_reduce);
+// What is common to all calls:
+//
+// local     which of r.locals this block belongs to; 0, but for virtual_ranks
+// channel   below r.channels; no other block of the rank may be in a call on it
+// in, out   memory of the device, of elements of at most 16 bytes; between devices of one process that of cudaMalloc.
+//           In place as on the host: the same buffer, or the rank's own block of the other one. Where a rank has no
+//           input or output, it is not looked at
+// count     elements of all ranks' blocks together, which are balanced; of a whole buffer where there are no blocks.
+// The
+//           same on all ranks
+// root      below r.size(), the same on all ranks
+// op        must commute, unless the schedule is `direct` or `one_shot`
+// epilogue  see epilogue.hpp
+//
+// All threads of the block call with the same arguments. What they wrote to `in` before is read, and what is in `out`
+// can be read by all of them afterwards. Each call returns false, on all threads, if the group has failed: leave the
+// kernel then; the host's next call on the communicator, or check(), throws the reason.
+//
+// Cost: 1 round for messages of up to 64 KB / n from one rank to another; for an all_reduce also 2, for up to 32 KB
+// (the eager path; no more than options.small_bytes, and what fits options.packet_bytes). Else that of the schedule.
+
+/// For the library: the call of `what`.
+template <collective what, class Schedule, class T, class D, class Op, class Epilogue>
+__device__ bool call(const ranks<Schedule>& r, int local, int channel, int root, const T* in, D* out, std::size_t count,
+    const Op& op, const Epilogue& epilogue) {
+    static_assert(implemented_by<Schedule> == what, "colls: ranks_for was given a schedule of another collective");
     static_assert(sizeof(T) <= detail::max_element_bytes, "colls: within kernels an element has at most 16 bytes");
-    static_assert(detail::order_is_right<Schedule, T, Op>,
-        "colls: this operator is not known to commute, and this schedule is not known to keep the order of ranks: take "
-        "direct or one_shot");
+    if constexpr (reduces(what))
+        static_assert(detail::order_is_right<Schedule, T, Op>,
+            "colls: this operator is not known to commute, and this schedule is not known to keep the order of ranks: "
+            "take direct or one_shot");
     const detail::device_thread_group g;
-    const bool eager = count * sizeof(T) < r.info.eager_below;
+    const int hops = detail::eager_hops<what, T>(r.info, count);
     const bool fits = blockDim.y == 1 && blockDim.z == 1 && blockDim.x % 32 == 0 && blockDim.x <= detail::block_threads;
     // Other ranks read what all threads have written; and the threads may use the block's shared memory otherwise.
     __syncthreads();
     if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
-        detail::set_all_reduce<T, D, Op, Epilogue>(r.info, local, in, out, count, eager);
+        detail::set_call<what, T, D, Op, Epilogue>(r.info, local, root, in, out, count, hops);
         if (!fits) detail::give_up(g, channel, detail::failure::wrong_block, g.state().self.rank, none, 0);
     }
     __syncthreads();
     if (!fits) return false;
-    const bool ok = eager ? detail::run_eager<collective::all_reduce, T, D>(g, channel, op, epilogue)
-                          : detail::run_schedule<T, D>(g, channel, r.schedule, op, epilogue);
+    const bool ok = hops != 0 ? detail::run_eager<what, T, D>(g, channel, op, epilogue)
+                              : detail::run_schedule<T, D>(g, channel, r.schedule, op, epilogue);
     __syncthreads();  // all threads have written their part of the result
+    return ok;
+}
+
+/// out[i] = epilogue(op over all ranks' in[i], i) for i < count, on every rank.
+template <class Schedule, class T, class D, class Op, class Epilogue = no_epilogue>
+__device__ bool all_reduce(const ranks<Schedule>& r, int local, int channel, const T* in, D* out, std::size_t count,
+    const Op& op, const Epilogue& epilogue = {}) {
+    return call<collective::all_reduce>(r, local, channel, 0, in, out, count, op, epilogue);
+}
+/// The same in the output of the root alone.
+template <class Schedule, class T, class D, class Op, class Epilogue = no_epilogue>
+__device__ bool reduce(const ranks<Schedule>& r, int local, int channel, const T* in, D* out, std::size_t count,
+    const Op& op, int root, const Epilogue& epilogue = {}) {
+    return call<collective::reduce>(r, local, channel, root, in, out, count, op, epilogue);
+}
+/// The same of each rank's own block, in an output of that block alone.
+template <class Schedule, class T, class D, class Op, class Epilogue = no_epilogue>
+__device__ bool reduce_scatter(const ranks<Schedule>& r, int local, int channel, const T* in, D* out, std::size_t count,
+    const Op& op, const Epilogue& epilogue = {}) {
+    return call<collective::reduce_scatter>(r, local, channel, 0, in, out, count, op, epilogue);
+}
+/// op over in[i] of the ranks up to this one.
+template <class Schedule, class T, class Op>
+__device__ bool inclusive_scan(
+    const ranks<Schedule>& r, int local, int channel, const T* in, T* out, std::size_t count, const Op& op) {
+    return call<collective::inclusive_scan>(r, local, channel, 0, in, out, count, op, no_epilogue{});
+}
+/// op over in[i] of the ranks before this one; rank 0's output is left as it is.
+template <class Schedule, class T, class Op>
+__device__ bool exclusive_scan(
+    const ranks<Schedule>& r, int local, int channel, const T* in, T* out, std::size_t count, const Op& op) {
+    return call<collective::exclusive_scan>(r, local, channel, 0, in, out, count, op, no_epilogue{});
+}
+/// The root's buffer, to all others.
+template <class Schedule, class T>
+__device__ bool broadcast(const ranks<Schedule>& r, int local, int channel, T* inout, std::size_t count, int root) {
+    return call<collective::broadcast>(
+        r, local, channel, root, static_cast<const T*>(inout), inout, count, detail::no_operator{}, no_epilogue{});
+}
+/// Rank i's block of the root's buffer, to rank i.
+template <class Schedule, class T>
+__device__ bool scatter(
+    const ranks<Schedule>& r, int local, int channel, const T* in, T* out, std::size_t count, int root) {
+    return call<collective::scatter>(r, local, channel, root, in, out, count, detail::no_operator{}, no_epilogue{});
+}
+/// The ranks' blocks, one behind the other, in the root's output.
+template <class Schedule, class T>
+__device__ bool gather(
+    const ranks<Schedule>& r, int local, int channel, const T* in, T* out, std::size_t count, int root) {
+    return call<collective::gather>(r, local, channel, root, in, out, count, detail::no_operator{}, no_epilogue{});
+}
+/// The ranks' blocks, one behind the other, on every rank.
+template <class Schedule, class T>
+__device__ bool all_gather(const ranks<Schedule>& r, int local, int channel, const T* in, T* out, std::size_t count) {
+    return call<collective::all_gather>(r, local, channel, 0, in, out, count, detail::no_operator{}, no_epilogue{});
+}
+/// Block i of rank j's input is block j of rank i's output. `count`: of either, a multiple of the number of ranks. Not
+/// in place.
+template <class Schedule, class T>
+__device__ bool all_to_all(const ranks<Schedule>& r, int local, int channel, const T* in, T* out, std::size_t count) {
+    return call<collective::all_to_all>(r, local, channel, 0, in, out, count, detail::no_operator{}, no_epilogue{});
+}
+/// Waits for all ranks. What a rank's threads wrote before, those of all ranks can read afterwards.
+template <class Schedule>
+__device__ bool barrier(const ranks<Schedule>& r, int local, int channel) {
+    detail::device_thread_group::fence();
+    const bool ok = call<collective::barrier>(r, local, channel, 0, static_cast<const unsigned char*>(nullptr),
+        static_cast<unsigned char*>(nullptr), 0, detail::no_operator{}, no_epilogue{});
+    detail::device_thread_group::fence();
     return ok;
 }
 

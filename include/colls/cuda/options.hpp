@@ -10,33 +10,32 @@ inline constexpr int max_ranks = 72;
 /// The most ranks of a group on several hosts, of which one has at most max_ranks.
 inline constexpr int max_ranks_of_hosts = 1024;
 
-/// How a call moves its data. Results are the same bits by `packets` and `pulled`.
-///   eager      each rank writes to every other rank what that one needs, whatever the schedule: one hop
-///   packets    ranks write what the schedule sends into memory of the receiver, with flags in the data: without
-///              fences, at twice the bytes
+/// How a call moves its data.
+///   eager      each rank writes to every other rank what that one needs, whatever the schedule, in packets of data and
+///              flag: without fences, at twice the bytes. One hop; a longer all_reduce takes two, in which each rank
+///              folds a part. Also named packets
 ///   pulled     ranks read what the schedule sends from each other's memory, and wait for counters
 ///   multicast  the switch between the devices of one process folds, whatever the schedule (NVLS): see
 ///   options.multicast automatic  by the size of the call, from a table that scripts/test-cuda measures, see
 ///   protocol_table.hpp
-enum class protocol { automatic, eager, packets, pulled, multicast };
+enum class protocol { automatic, eager, pulled, multicast, packets = eager };
 
 /// The same on all ranks of a group.
 struct options {
     /// Thread blocks (of 512 threads) of a rank, at most. Each is a channel, which works on a slice of the data. 0: as
     /// many as the device holds at once, up to 64; of virtual_ranks, an equal share of them for each rank.
     int channels = 0;
-    /// A call takes the eager path, one hop whatever the schedule, if what one rank sends to another (a block, or the
-    /// whole buffer) has at most this many bytes, and at most about 8 KB a channel. 0: only barriers do.
+    /// A call takes the eager path if what one rank sends to another (a block, or the whole buffer) has at most this
+    /// many bytes, and fits packet_bytes. 0: only barriers do, and what middle_bytes says.
     std::size_t small_bytes = 32 << 10;
-    /// A call that is not small takes packets if its whole buffer has at most this many bytes, and what a rank receives
-    /// fits packet_bytes. 0: none does.
-    std::size_t middle_bytes = 1 << 20;
+    /// The same if what a rank sends to all others together, or gets from them, has at most this many bytes.
+    std::size_t middle_bytes = 2 << 20;
     /// Takes one protocol for every call that fits it, whatever small_bytes and middle_bytes; a call that does not is
     /// `pulled`. Barriers are always eager. Calls within kernels are eager or pulled, by small_bytes. Where `multicast`
     /// is taken and the group cannot have multicast memory, the group is refused (unsupported).
     cuda::protocol protocol = protocol::automatic;
     /// Allows `automatic` to take multicast memory for all_reduce on several devices of one process, where they have
-    /// it: calls that are neither eager nor by packets, of sums and averages of float, double, half and bfloat16, and
+    /// it: calls that are not eager, of sums and averages of float, double, half and bfloat16, and
     /// of sums, averages, minima, maxima and bitwise operators of integers of 4 and 8 bytes, in programs compiled for
     /// sm_90 or later. The switch adds floats in an order of its own, so that sums may differ in their last bits from
     /// those of the schedule, and from run to run. Groups without multicast memory, and other calls, take what they
@@ -49,7 +48,8 @@ struct options {
     std::size_t chunk_bytes = 256 << 10;
     /// Scratch memory of a channel: for schedules that need it, epilogues, and buffers that other ranks cannot reach.
     std::size_t scratch_bytes = 1 << 20;
-    /// Memory of a channel for packets. What it receives in a call has to fit into a quarter. 0: no packets.
+    /// Memory of a channel for packets. What it gets in an eager call has to fit into a quarter, in equal shares for
+    /// all ranks. 0: only barriers are eager.
     std::size_t packet_bytes = 256 << 10;
     /// Between processes: memory of a rank from which communicator::allocate takes. Of several devices of one process:
     /// memory of a rank through which calls pass buffers that the other devices do not reach.

@@ -81,8 +81,7 @@ void go_to_wraparound(colls::cuda::detail::local_ranks& ranks) {
         for (int c = 0; c < ranks.sizes().channels; ++c) {
             auto* const state = reinterpret_cast<channel_state*>(w + h.sizes.channels_begin) + c;
             const std::uint32_t calls = 0xfffffffb;
-            for (auto* const flag : {&state->eager_calls, &state->packet_calls})
-                check(cudaMemcpy(flag, &calls, sizeof calls, cudaMemcpyHostToDevice), "cudaMemcpy");
+            check(cudaMemcpy(&state->eager_calls, &calls, sizeof calls, cudaMemcpyHostToDevice), "cudaMemcpy");
         }
 }
 

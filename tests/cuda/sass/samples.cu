@@ -37,7 +37,7 @@ extern "C" __global__ void four_of_float(float4* to, const float4* from, unsigne
     together<4>(to, from, n, apart);
 }
 /// Packets by accesses without order: the compiler may cut them.
-extern "C" __global__ void weak_packet_kernel_of_float(float4* to, const float4* from, unsigned n, unsigned apart) {
+extern "C" __global__ void weak_eager_kernel_of_float(float4* to, const float4* from, unsigned n, unsigned apart) {
     together<4>(to, from, n, apart);
 }
 extern "C" __global__ void conditional_of_float(float4* to, const float4* from, unsigned n, unsigned apart) {

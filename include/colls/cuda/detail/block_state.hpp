@@ -38,9 +38,33 @@ struct memory_pass {
     std::int32_t is_result = 0;  ///< writes elements of the output type, through the epilogue
 };
 
-/// A batch of passes, and how threads share it: teams of `size` threads, pass b by team b modulo `teams`.
-struct pass_batch {
-    std::int32_t passes = 0, size = 1, teams = 1;
+/// Some of a group's threads, which make a pass while others make another one: without a barrier.
+template <class G>
+class team : public G {
+public:
+    COLLS_DEVICE team(const G& g, int index, int size) : G(g), index_(index), size_(size) {}
+    COLLS_DEVICE int index() const { return index_; }
+    COLLS_DEVICE int size() const { return size_; }
+
+private:
+    int index_, size_;
+};
+
+/// How threads share passes: teams of `size` threads, pass b by team b modulo `teams`.
+struct thread_shares {
+    std::int32_t size = 1, teams = 1;
+};
+/// For passes of up to `longest` elements, of which `at_once` keep a thread busy.
+COLLS_DEVICE constexpr thread_shares shared_out(int passes, std::uint32_t longest, int threads, std::uint32_t at_once) {
+    if (passes == 1) return {threads, 1};
+    // Whole warps, where there are some.
+    const int unit = threads > 32 ? 32 : 1, busy = (static_cast<int>(longest / at_once) | (unit - 1)) + 1,
+              equal = threads / passes & -unit, size = equal > busy ? equal : busy;
+    return 2 * size > threads ? thread_shares{threads, 1} : thread_shares{size, threads / size};
+}
+/// A batch of passes.
+struct pass_batch : thread_shares {
+    std::int32_t passes = 0;
     std::int32_t left = 0;  ///< passes of this phase after it
 };
 
@@ -74,12 +98,9 @@ struct block_state {
     operand operands[2][max_operands];   ///< [pass][ports + 1]
     memory_pass passes[2][max_passes];
     pass_batch batches[2];
-    // By packets, and between hosts: slots that each port sends; the rank that sends each operand, none of own
-    // elements.
+    // Between hosts: slots that each port sends; ranks that it sends to, and receives from.
     block_set departures[max_ports];
-    // Between hosts: ranks that each port sends to, and receives from; `departures` is of these.
     std::int32_t far_to[max_ports], far_from[max_ports];
-    std::int32_t senders[2][max_operands];
 };
 
 /// Sets the call that the block runs next. By all threads.

@@ -15,9 +15,9 @@ struct device_call_info {
     const rank_handle* handles = nullptr;  ///< of each local rank
     kernel_call common;                    ///< the slot map
     std::uint64_t fingerprint = 0, scratch_bytes = 0, chunk_bytes = 0;
-    std::uint64_t eager_below = 0;  ///< calls of fewer bytes are eager
+    std::uint64_t eager_below[2] = {};  ///< calls of fewer bytes are eager in one hop, and in two
     reachable_memory reachable;
-    std::int32_t scratch_needed = 0;
+    std::int32_t scratch_needed = 0, ranks = 1;
 };
 
 /// Throws unsupported, wrong_schedule.
@@ -42,8 +42,15 @@ device_call_info make_device_call_info(local_ranks& ranks, const S& s) {
     info.common.keeps_input = m.map.keeps_input;
     info.common.user_blocks = m.map.blocks;
     info.fingerprint = mixed(m.map.fingerprint, name_hash<S>());
-    if (!ranks.far())
-        info.eager_below = std::min<std::uint64_t>(sizes.eager_bytes, ranks.chosen_options().small_bytes) + 1;
+    const std::uint64_t small = ranks.chosen_options().small_bytes, most_unit = 8 * max_element_bytes;
+    for (const int hops : {1, 2}) {
+        // As many bytes as eager_message makes messages of that fit.
+        const std::uint64_t room = sizes.eager_bytes / static_cast<std::uint64_t>(hops),
+                            most = room < most_unit ? 0
+                                   : hops == 1      ? room - most_unit
+                                                    : (room - most_unit) * static_cast<std::uint64_t>(ranks.size());
+        if (!ranks.far() && (hops == 1 || ranks.size() > 2)) info.eager_below[hops - 1] = std::min(most, small) + 1;
+    }
     info.scratch_bytes = sizes.scratch_bytes;
     info.chunk_bytes = ranks.chosen_options().chunk_bytes;
     if (ranks.far())
@@ -51,28 +58,47 @@ device_call_info make_device_call_info(local_ranks& ranks, const S& s) {
             info.chunk_bytes, chunk_for_windows(ranks, m.map, max_element_bytes) * max_element_bytes);
     info.reachable = ranks.reachable();
     info.scratch_needed = m.map.scratch_needed;
+    info.ranks = ranks.size();
     return info;
 }
 
-/// Sets the all_reduce of local rank `local` in the block's state. By one thread.
-template <class T, class D, class Op, class Epilogue>
-__device__ void set_all_reduce(
-    const device_call_info& info, int local, const T* in, D* out, std::size_t count, bool eager) {
-    const auto shared = [&](const void* at, std::uint64_t bytes) {
-        return info.reachable.address_of(reinterpret_cast<std::uint64_t>(at), bytes);
-    };
+/// Hops of a call on the eager path; 0: it goes by the schedule.
+template <collective what, class T>
+__device__ int eager_hops(const device_call_info& info, std::size_t count) {
+    const auto n = static_cast<std::uint64_t>(info.ranks);
+    const std::uint64_t bytes =
+        (owned(what) || what == collective::all_to_all ? (count + n - 1) / n : count) * sizeof(T);
+    return bytes < info.eager_below[0] ? 1 : what == collective::all_reduce && bytes < info.eager_below[1] ? 2 : 0;
+}
+
+/// Sets a call of local rank `local` in the block's state. `count`: elements of all blocks together. By one thread.
+template <collective what, class T, class D, class Op, class Epilogue>
+__device__ void set_call(
+    const device_call_info& info, int local, int root, const T* in, D* out, std::size_t count, int hops) {
+    constexpr collective_traits is = traits_of(what);
     block_state& state = device_thread_group::state();
     state.self = info.handles[local];
+    const int rank = state.self.rank;
+    const auto shared = [&](const void* at, content has, bool at_root, std::size_t size) {
+        if (has == content::nothing || (at_root && rank != root)) return shared_address{};
+        const std::uint64_t all =
+            has == content::own_block
+                ? balanced(count, static_cast<std::uint64_t>(info.ranks), static_cast<std::uint64_t>(rank)).count
+                : count;
+        return info.reachable.address_of(reinterpret_cast<std::uint64_t>(at), all * size);
+    };
     kernel_call& c = state.call;
     c = info.common;
     c.in = reinterpret_cast<const std::byte*>(in);
     c.out = reinterpret_cast<std::byte*>(out);
-    c.in_where = shared(in, count * sizeof(T));
-    c.out_where = shared(out, count * sizeof(D));
+    c.in_where = shared(in, is.in, is.in_at_root, sizeof(T));
+    c.out_where = shared(out, is.out, is.out_at_root, sizeof(D));
     c.count = count;
-    c.fingerprint = mixed(mixed(info.fingerprint, count), sizeof(T));
-    if (eager) {
-        c.user_blocks = 1;
+    c.root = root;
+    c.fingerprint = mixed(mixed(mixed(info.fingerprint, count), sizeof(T)), static_cast<std::uint64_t>(root));
+    if (hops != 0) {
+        c.user_blocks = owned(what) || what == collective::all_to_all ? info.ranks : 1;
+        c.chunks = hops;
         return;
     }
     constexpr bool is_plain = std::is_same_v<Epilogue, no_epilogue> && std::is_same_v<T, D>,

@@ -43,7 +43,7 @@ struct call_part {
     std::int32_t root = 0;
     std::int32_t first_channel = 0;  ///< a call of several in a launch has channels of its own
     std::int32_t channels = 1;       ///< channels in use: the slices that every user block is cut in
-    std::int32_t chunks = 1;         ///< of a slice
+    std::int32_t chunks = 1;         ///< of a slice; on the eager path hops: 2 of a long all_reduce
 };
 
 /// One rank's part in a call.
@@ -55,7 +55,6 @@ struct kernel_call : call_part {
     // The schedule's slot map.
     const slot_info* slots = nullptr;
     const std::uint8_t* overwrites = nullptr;
-    const std::int32_t* transfers = nullptr;
     std::int32_t width = 0, user_blocks = 1;
     std::int32_t keeps_input = 1;  ///< 0: the map says that no rank does
 };

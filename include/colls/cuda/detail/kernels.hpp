@@ -8,7 +8,6 @@
 #include <colls/cuda/detail/eager_executor.hpp>
 #include <colls/cuda/detail/message_executor.hpp>
 #include <colls/cuda/detail/multicast_executor.hpp>
-#include <colls/cuda/detail/packet_executor.hpp>
 #include <colls/cuda/detail/schedule_executor.hpp>
 
 namespace colls::inline v1::cuda::detail {
@@ -72,14 +71,6 @@ __global__ void __launch_bounds__(block_threads, 1)
     schedule_kernel(const __grid_constant__ kernel_arguments<Op, Epilogue> a, const Schedule s) {
     const int channel = a.load_call();
     run_schedule<T, D>(device_thread_group(), channel, s, a.op, a.epilogue);
-}
-
-/// A call by a schedule, by packets.
-template <class Schedule, class T, class D, class Op, class Epilogue>
-__global__ void __launch_bounds__(block_threads, 1)
-    packet_kernel(const __grid_constant__ kernel_arguments<Op, Epilogue> a, const Schedule s) {
-    const int channel = a.load_call();
-    run_by_packets<T, D>(device_thread_group(), channel, s, a.op, a.epilogue);
 }
 
 /// An all_reduce by the switch.

@@ -13,9 +13,8 @@
 
 namespace colls::inline v1::cuda::detail {
 
-/// Least bytes of a channel's slice, by a schedule, by packets and on the eager path: smaller messages use fewer
-/// channels.
-inline constexpr std::size_t least_slice = 16 << 10, least_packet_slice = 4 << 10, least_eager_slice = 2 << 10;
+/// Least bytes of a channel's slice, by a schedule and on the eager path: smaller messages use fewer channels.
+inline constexpr std::size_t least_slice = 16 << 10, least_eager_slice = 2 << 10;
 
 /// A hash of the types' names: the same in all processes that run the same program.
 template <class... X>
@@ -50,31 +49,43 @@ inline void launch_kernel(
     const device_guard guard(ranks.device());
     const double share = static_cast<double>(blocks) / resident;
     device_residency* const others = ranks.residency();
-    if (others != nullptr && !others->fits(stream, share))
-        throw error(errc::unsupported,
-            (error_text() << "colls: cuda: " << what.text << " on rank " << rank << " needs " << blocks << " of the "
-                          << resident
-                          << " blocks that the device holds, which also has calls of other groups on other streams: "
-                             "they might wait for each other for ever: wait for those calls, use "
-                             "their stream, or lower options.channels")
-                .text(),
-            rank);
+    const auto fits = others != nullptr ? others->fits(stream, share, &ranks) : device_residency::answer::fits;
+    if (fits != device_residency::answer::fits) {
+        error_text why;
+        why << "colls: cuda: " << what.text << " on rank " << rank;
+        if (fits == device_residency::answer::one_queue)
+            why << ": CUDA_DEVICE_MAX_CONNECTIONS is 1, so that all streams of the device share one queue, and calls "
+                   "of "
+                   "other groups are on other streams: they might wait for each other for ever: wait for those calls, "
+                   "use their stream, or set it to 2 or more";
+        else
+            why << " needs " << blocks << " of the " << resident
+                << " blocks that the device holds, which also has calls of other groups on other streams: they might "
+                   "wait for each other for ever: wait for those calls, use their stream, or lower options.channels";
+        throw error(errc::unsupported, why.text(), rank);
+    }
     ranks.set_refusal("");
     cudaLaunchAttribute attributes[2] = {};
-    attributes[0].id = cudaLaunchAttributeCooperative;
-    attributes[0].val.cooperative = 1;
+    unsigned used = 0;
+    // A block that is alone needs no others beside it.
+    if (blocks > 1) {
+        attributes[used].id = cudaLaunchAttributeCooperative;
+        attributes[used++].val.cooperative = 1;
+    }
     // A fence waits for the earlier writes of all kernels of its domain. In a domain of their own, the fences of these
     // kernels do not wait for those that compute meanwhile, nor the other way round.
-    attributes[1].id = cudaLaunchAttributeMemSyncDomain;
-    attributes[1].val.memSyncDomain = cudaLaunchMemSyncDomainRemote;
+    if (ranks.has_memory_domains()) {
+        attributes[used].id = cudaLaunchAttributeMemSyncDomain;
+        attributes[used++].val.memSyncDomain = cudaLaunchMemSyncDomainRemote;
+    }
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3(static_cast<unsigned>(blocks));
     config.blockDim = dim3(block_threads);
     config.stream = stream;
     config.attrs = attributes;
-    config.numAttrs = ranks.has_memory_domains() ? 2 : 1;
+    config.numAttrs = used;
     check(cudaLaunchKernelExC(&config, kernel, arguments), "cudaLaunchKernelExC", rank);
-    if (others != nullptr) others->launched(stream, share);
+    if (others != nullptr) others->launched(stream, share, &ranks);
 }
 
 /// Called in a handler of what a call throws before its launch: tells the other ranks, which may be waiting for this
@@ -102,9 +113,7 @@ inline void launch_kernel(
 /// Elements of a chunk whose blocks, in each round, fit the windows to other hosts. Throws unsupported where none does.
 inline std::uint64_t chunk_for_windows(const local_ranks& ranks, const slot_map& map, std::uint64_t element) {
     const far_layout& windows = ranks.far()->memory().layout;
-    std::int32_t blocks = 1;  // of a round, at most
-    for (std::size_t k = 1; k < map.transfers.size(); ++k)
-        blocks = std::max(blocks, map.transfers[k] - map.transfers[k - 1]);
+    const std::int32_t blocks = std::max(map.most_transfers, 1);
     const std::uint64_t room = windows.window_bytes / static_cast<std::uint64_t>(blocks) / 128 * 128;
     if (static_cast<std::uint32_t>(blocks) > windows.pieces || room < slot_bytes(quantum, element))
         throw error(errc::unsupported,
@@ -245,51 +254,35 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
     };
 
     const options& o = ranks.chosen_options();
-    const protocol_limits table = limits_of(n);
-    // The largest calls of a protocol: all, if it is forced.
-    const auto limit_of = [&](protocol p, std::size_t option, std::size_t measured) {
-        return o.protocol == protocol::automatic ? std::min(option, measured) : o.protocol == p ? ~std::size_t{0} : 0;
-    };
-
-    // The eager path: if what one rank sends another is short enough, in all and for each channel.
+    // The eager path: if what a rank sends to one other, or to all of them together, is short enough, and has room.
     const bool by_rank = owned(what) || what == collective::all_to_all;
-    const std::uint64_t longest_message = longest_of(by_rank ? n : 1) * sizeof(T);
-    c.channels = channels_for(longest_message, least_eager_slice);
-    // A slice is a whole number of quanta, one more where they do not divide.
-    const std::uint64_t slice =
-        (longest_message / (quantum * sizeof(T)) / static_cast<std::uint64_t>(c.channels) + 2) * (quantum * sizeof(T)) +
-        4;
-    if (!ranks.far() &&
-        (what == collective::barrier || (longest_message <= limit_of(protocol::eager, o.small_bytes, table.eager) &&
-                                            slice <= ranks.sizes().eager_bytes))) {
+    const std::uint64_t longest = longest_of(by_rank ? n : 1);
+    constexpr bool may_be_cut = what == collective::all_reduce;
+    for (int hops = may_be_cut && takes_two_hops(longest * sizeof(T), n) ? 2 : 1; !ranks.far(); ++hops) {
+        if (hops > (may_be_cut && n > 2 ? 2 : 1)) break;
+        const std::uint64_t message = eager_message(longest * sizeof(T), n, hops);
+        c.channels = channels_for(message, least_eager_slice);
+        const std::uint64_t in_channel =
+            eager_message(longest_slice(longest, static_cast<std::uint64_t>(c.channels)) * sizeof(T), n, hops);
+        const bool is_short = o.protocol == protocol::eager ||
+                              (o.protocol == protocol::automatic &&
+                                  (message <= o.small_bytes || message * static_cast<std::uint64_t>(n - 1) <=
+                                                                   std::min(o.middle_bytes, eager_limit(n))));
+        // What a rank sends in a hop is whole units.
+        const std::uint64_t room = ranks.sizes().eager_bytes, rest = static_cast<std::uint64_t>(hops) * eager_unit<T>;
+        if (what != collective::barrier && (!is_short || in_channel + rest > room)) continue;
         c.user_blocks = by_rank ? n : 1;
-        set_fingerprint(1);
+        c.chunks = hops;
+        set_fingerprint(static_cast<std::uint64_t>(hops));
         return issue(ranks, what, reinterpret_cast<const void*>(&eager_kernel<what, T, D, Op, Epilogue>), a, 0, stream);
     }
 
     const stored_slot_map& m = ranks.map_for(s);
     c.slots = m.slots;
     c.overwrites = m.overwrites;
-    c.transfers = m.transfers;
     c.width = m.map.width;
     c.keeps_input = m.map.keeps_input;
     c.user_blocks = m.map.blocks;
-    // Packets: if all that a channel receives in the call has room at once.
-    const std::uint64_t largest = limit_of(protocol::packets, o.middle_bytes, table.packets);
-    if (n > 1 && !ranks.far() && !m.map.copies_twice && c.count * sizeof(T) <= largest) {
-        c.channels = channels_for(c.count * sizeof(T), least_packet_slice);
-        c.chunk = longest_slice(longest_of(c.user_blocks), static_cast<std::uint64_t>(c.channels));
-        c.chunk = std::max<std::uint64_t>(c.chunk, quantum);
-        const std::uint64_t slots = static_cast<std::uint64_t>(m.map.transfers.back());
-        if (c.chunk < (std::uint64_t{1} << 30) &&
-            workspace_layout::first_words_bytes(n) + slots * c.chunk * sizeof(T) * 2 <=
-                ranks.sizes().packet_bytes / 2 &&
-            static_cast<std::uint64_t>(c.width) * slot_bytes(c.chunk, sizeof(T)) <= ranks.sizes().scratch_bytes) {
-            set_fingerprint(mixed(m.map.fingerprint ^ name_hash<Schedule>(), 2));
-            return issue(ranks, what, reinterpret_cast<const void*>(&packet_kernel<Schedule, T, D, Op, Epilogue>), a,
-                in_kernel, stream);
-        }
-    }
 
     // The switch: where the group has multicast memory, which it has if the options allow an order of any kind.
     if constexpr (what == collective::all_reduce && folds_in_switch<T, Op>) {

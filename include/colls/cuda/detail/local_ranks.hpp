@@ -22,9 +22,6 @@
 
 namespace colls::inline v1::cuda::detail {
 
-/// The longest eager message of a channel from one rank to another.
-inline constexpr std::size_t eager_bytes_of_rank = 8 << 10;
-
 struct local_rank {
     int rank = 0;
     pinned_value<failure_report> status;
@@ -62,7 +59,6 @@ struct stored_slot_map {
     slot_map map;
     const slot_info* slots = nullptr;
     const std::uint8_t* overwrites = nullptr;
-    const std::int32_t* transfers = nullptr;
 };
 
 struct calls_together;
@@ -74,9 +70,8 @@ public:
         : n_(n), device_(device), options_(limited(o)), tables_(device, o.table_bytes), orders_(device) {
         sizes_.ranks = n;
         sizes_.channels = channels;
-        sizes_.eager_bytes = eager_bytes_of_rank;
+        sizes_.eager_bytes = workspace_layout::eager_bytes_of(o.packet_bytes, n);
         sizes_.scratch_bytes = (o.scratch_bytes + 127) / 128 * 128;
-        sizes_.packet_bytes = (o.packet_bytes + 255) / 256 * 256;
         int domains = 1;
         check(cudaDeviceGetAttribute(&domains, cudaDevAttrMemSyncDomainCount, device), "cudaDeviceGetAttribute");
         has_memory_domains_ = domains > 1;
@@ -111,7 +106,7 @@ public:
         t.place_of = copied(t.place_of, n_);
         t.members = copied(t.members, n_);
         hosts_in_kernels_ = host_map(*tables_.copy(std::vector<v1::detail::host_table>{t}));
-        sizes_.eager_bytes = sizes_.packet_bytes = 0;  // calls go by schedules
+        sizes_.eager_bytes = 0;  // calls go by schedules
         far_ = std::move(f);
         ranks_per_host_ = each;
     }
@@ -231,7 +226,6 @@ public:
         m->map = proven_slot_map(s, n_);
         m->slots = tables_.copy(m->map.slots);
         m->overwrites = tables_.copy(m->map.overwrites);
-        m->transfers = tables_.copy(m->map.transfers);
         maps_.push_back(std::move(m));
         return *maps_.back();
     }

@@ -1,28 +1,26 @@
-// Up to which sizes calls take which protocol, where the options say `automatic`. scripts/test-cuda measures this table
-// on a GPU, and writes it to its folder in the form of this file.
+// Up to which sizes calls are eager, where the options say `automatic`. scripts/test-cuda measures this table on GPUs,
+// and writes it to its folder in the form of this file.
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace colls::inline v1::cuda::detail {
 
-/// For groups of up to `ranks` ranks: the largest message of the eager path, and the largest buffer that moves by
-/// packets, in bytes; each no more than what the options allow.
+/// For groups of up to `ranks` ranks: what a rank sends to all others together in the largest eager call, in bytes.
 struct protocol_limits {
     int ranks;
-    std::size_t eager, packets;
+    std::size_t eager;
 };
 
-// Packets: measured with virtual ranks on one H100, where a fence and a load cost less than over a link, so that
-// packets gain more between devices. Groups of more than 8 ranks are not measured: they take none of themselves.
-inline constexpr protocol_limits protocol_table[] = {
-    {2, 32 << 10, 1 << 20}, {8, 32 << 10, 256 << 10}, {72, 32 << 10, 0}};
+// Measured with virtual ranks on one H200, whose memory they share.
+inline constexpr protocol_limits protocol_table[] = {{72, 2 << 20}};
 
-constexpr protocol_limits limits_of(int ranks) {
+constexpr std::uint64_t eager_limit(int ranks) {
     for (const protocol_limits& l : protocol_table)
-        if (ranks <= l.ranks) return l;
-    return {ranks, 0, 0};
+        if (ranks <= l.ranks) return l.eager;
+    return 0;
 }
 
 }  // namespace colls::inline v1::cuda::detail

@@ -5,11 +5,19 @@
 // fit a device together, it runs one after the other; another device may run them in the other order, and both wait for
 // ever. So launches on several streams are refused where they do not fit together. Calls on one stream follow each
 // other and are counted once. Not seen are other kernels, replays of graphs, and other processes.
+//
+// CUDA promises no more than that the work of one stream is in order: streams share hardware queues, in which work that
+// cannot begin yet holds up what is behind it. With CUDA_DEVICE_MAX_CONNECTIONS=1, which some frameworks set, all
+// streams of a device share one. Then calls of two groups on two streams are refused; else a program that makes the
+// calls of its groups in one order on all devices is safe, and others rely on there being queues enough (8, if it does
+// not say).
 #pragma once
 
 #include <colls/cuda/detail/runtime.hpp>
+#include <colls/detail/support/environment.hpp>
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -34,18 +42,23 @@ public:
     void add_group(double share) {
         const std::lock_guard lock(mutex_);
         groups_ += share;
+        number_ += share < 0 ? -1 : 1;
     }
+    enum class answer { fits, too_large, one_queue };
     /// Will a launch of that share on `stream` fit the device together with those in flight on other streams? All fit
-    /// if all groups do: then nothing is looked up. Always true while the stream is captured.
-    bool fits(cudaStream_t stream, double share) {
+    /// if all groups do: then nothing is looked up. Always so while the stream is captured.
+    answer fits(cudaStream_t stream, double share, const void* group) {
         const std::lock_guard lock(mutex_);
-        if (groups_ <= whole || is_captured(stream)) return true;
+        if (!is_crowded() || is_captured(stream)) return answer::fits;
         {
             // Another thread may be capturing: a query would otherwise be refused, and spoil that capture.
             const relaxed_capture relaxed;
             std::erase_if(launches_, [](const launch& l) { return cudaEventQuery(l.over.get()) == cudaSuccess; });
         }
         cudaGetLastError();  // clears cudaErrorNotReady
+        if (has_one_queue_ && std::any_of(launches_.begin(), launches_.end(),
+                                  [&](const launch& l) { return l.stream != stream && l.group != group; }))
+            return answer::one_queue;
         double all = share;
         for (std::size_t i = 0; i < launches_.size(); ++i) {
             const cudaStream_t s = launches_[i].stream;
@@ -56,13 +69,13 @@ public:
             for (const launch& l : launches_) most = of_stream(l) ? std::max(most, l.share) : most;
             all += most;
         }
-        return all <= whole;
+        return all <= whole ? answer::fits : answer::too_large;
     }
     /// After the launch.
-    void launched(cudaStream_t stream, double share) {
+    void launched(cudaStream_t stream, double share, const void* group) {
         const std::lock_guard lock(mutex_);
-        if (groups_ <= whole || is_captured(stream)) return;
-        launches_.push_back({stream, share, event()});
+        if (!is_crowded() || is_captured(stream)) return;
+        launches_.push_back({stream, group, share, event()});
         check(cudaEventRecord(launches_.back().over.get(), stream), "cudaEventRecord");
     }
 
@@ -87,12 +100,18 @@ private:
     };
     struct launch {
         cudaStream_t stream;
+        const void* group;
         double share;
         event over;
     };
 
+    bool is_crowded() const { return groups_ > whole || (has_one_queue_ && number_ > 1); }
+    static bool is_one(const char* text) { return text != nullptr && std::strcmp(text, "1") == 0; }
+
     std::mutex mutex_;
+    const bool has_one_queue_ = is_one(v1::detail::variable("CUDA_DEVICE_MAX_CONNECTIONS"));
     double groups_ = 0;
+    int number_ = 0;
     std::vector<launch> launches_;
 };
 

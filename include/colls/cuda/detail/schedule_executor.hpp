@@ -301,7 +301,7 @@ private:
             if (left > 0) {
                 parity_ ^= 1u;
                 next_ += slots::prepare(
-                    g_, parity_, left, sizeof(T) < 64 ? 64 / sizeof(T) : 1, arrives(), pulls(), false,
+                    g_, parity_, left, sizeof(T) < 64 ? 64 / sizeof(T) : 1, arrives(), pulls(),
                     [this](int b) { describe(b); }, [this](int b, int p, int at) { place(b, p, at); });
                 return true;
             }

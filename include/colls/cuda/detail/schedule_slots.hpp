@@ -22,18 +22,6 @@ COLLS_DEVICE_CALLED step step_at(const S& s, int rank, int n, int round, int por
     return step_of(s, rank, n, round, port);
 }
 
-/// Some of a group's threads, which make a pass while others make another one: without a barrier.
-template <class G>
-class team : public G {
-public:
-    COLLS_DEVICE team(const G& g, int index, int size) : G(g), index_(index), size_(size) {}
-    COLLS_DEVICE int index() const { return index_; }
-    COLLS_DEVICE int size() const { return size_; }
-
-private:
-    int index_, size_;
-};
-
 /// Functions only, without an object: one whose address a function takes is kept in memory, and not in registers. T:
 /// elements of the input; D: of the output; G: the thread group.
 template <class Schedule, class T, class D, class Op, class Epilogue, class G>
@@ -148,11 +136,10 @@ protected:
     /// Prepares the next passes of the `left` of a phase, by all threads; returns how many: describe(b) sets what a
     /// pass is, by the last threads; place(b, p), for each port and in place p of `ports` for the own value, an
     /// operand. `arrives`: they are of what the ports receive; the first port that receives into a slot has the pass,
-    /// which does them all. `pulls`: they take it from the ports; else each has one operand. Returns 0 if `failed` is
-    /// true on a thread.
+    /// which does them all. `pulls`: they take it from the ports; else each has one operand.
     template <class Describe, class Place>
     COLLS_DEVICE static int prepare(G& g, unsigned parity, int left, std::uint32_t at_once, bool arrives, bool pulls,
-        bool failed, const Describe& describe, const Place& place) {
+        const Describe& describe, const Place& place) {
         const int ports = g.state().schedule.ports, most = g.state().schedule.passes, batch = left < most ? left : most;
         memory_pass* const passes = g.state().passes[parity];
         COLLS_ROLLED
@@ -172,7 +159,7 @@ protected:
             g.any(false);
         }
         if (g.index() == g.size() - 1)
-            g.state().batches[parity] = shared_out(passes, batch, left - batch, g.size(), at_once);
+            g.state().batches[parity] = shared_among(passes, batch, left - batch, g.size(), at_once);
         // Without a way out before the end: the threads of a warp that have an operand meet at its call.
         COLLS_ROLLED
         for (int i = g.index(); i < batch * (ports + 1); i += g.size()) {
@@ -189,7 +176,8 @@ protected:
             if (p == ports) o.operands = is_needed ? x.all : 0;
             if (is_needed && x.at >= 0) place(b, p, x.at);
         }
-        return g.any(failed) ? 0 : batch;
+        g.any(false);
+        return batch;
     }
     /// Does port p receive into the slot of pass b?
     COLLS_DEVICE static bool matches(G& g, int b, int p) {
@@ -197,17 +185,13 @@ protected:
         return ports == 1 || g.state().matches[b * ports + p] >= 0;
     }
     /// Shares the threads among a batch whose passes are described. `at_once`: elements that keep a thread busy.
-    COLLS_DEVICE static pass_batch shared_out(
+    COLLS_DEVICE static pass_batch shared_among(
         const memory_pass* passes, int batch, int left, int threads, std::uint32_t at_once) {
-        if (batch == 1) return {1, threads, 1, left};
         std::uint32_t longest = 0;
         COLLS_ROLLED
-        for (int b = 0; b < batch; ++b)
+        for (int b = 0; b < batch && batch > 1; ++b)
             if (passes[b].is_needed != 0 && passes[b].count > longest) longest = passes[b].count;
-        // Whole warps, where there are some.
-        const int unit = threads > 32 ? 32 : 1, busy = (static_cast<int>(longest / at_once) | (unit - 1)) + 1,
-                  equal = threads / batch & -unit, size = equal > busy ? equal : busy;
-        return 2 * size > threads ? pass_batch{batch, threads, 1, left} : pass_batch{batch, size, threads / size, left};
+        return {shared_out(batch, longest, threads, at_once), batch, left};
     }
     /// Calls run(b, team) for each pass of a batch that has something to do.
     template <class Run>

@@ -46,15 +46,12 @@ struct slot_map {
     int n = 0, rounds = 0, ports = 1;
     int width = 0;                ///< slots of a rank, scratch slots included
     int blocks = 1;               ///< user blocks
-    bool copies_twice = false;    ///< two ports of a rank copy into one slot in one round; one of them is read
     bool keeps_input = false;     ///< some slot of the output ends as it is in the input
     bool scratch_needed = false;  ///< some slot is neither input nor output, or a round overwrites what it sends
     std::uint64_t fingerprint = 0;
     std::vector<slot_info> slots;          ///< [rank * width + slot]
     std::vector<std::uint8_t> overwrites;  ///< [rank * rounds + round]: an `overwrite`
-    /// [round]: slots that a rank receives before that round, at most, if each port receives as many in a round as any
-    /// port of any rank; the last entry: in all.
-    std::vector<std::int32_t> transfers;
+    std::int32_t most_transfers = 0;       ///< slots that a rank sends in a round, if each port sends as many as any
 
     slot_info& at(int rank, int slot) {
         return slots[static_cast<std::size_t>(rank) * static_cast<std::size_t>(width) + static_cast<std::size_t>(slot)];
@@ -155,7 +152,6 @@ private:
         std::vector<int> held(all), next(all), received(all, none), last_send(all, none), copied(all);
         for (std::size_t i = 0; i < all; ++i) held[i] = map_.slots[i].in.block != none;
         std::uint64_t h = mixed(index(map_.rounds), index(map_.width));
-        map_.transfers = {0};
         for (int k = 0; k < map_.rounds; ++k) {
             next.assign(all, 0);
             int longest = 0;
@@ -182,13 +178,12 @@ private:
                                 "the schedule copies and reduces into one block in the same round, which a kernel does "
                                 "not do");
                         copied[to] = mine.recv.action == action::copy;
-                        if (received[to] == k && copied[to]) map_.copies_twice = true;
                         received[to] = k;
                         next[to] += held[from];
                         if (map_.slots[to].first_receive > k) map_.slots[to].first_receive = k;
                     }
                 }
-            map_.transfers.push_back(map_.transfers.back() + map_.ports * longest);
+            map_.most_transfers = std::max(map_.most_transfers, map_.ports * longest);
             for (std::size_t i = 0; i < all; ++i) {
                 if (received[i] != k) continue;
                 held[i] = next[i] + (copied[i] ? 0 : held[i]);

@@ -2,7 +2,7 @@
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
 //
 // In order: the rank's poison word and its refusal, a text, the state of each channel, its mailboxes, the eager slots,
-// scratch memory, packets.
+// scratch memory.
 // Every rank reaches every workspace.
 //
 // A channel is one thread block of every rank, those of equal index. Channels share nothing, so that no kernel needs a
@@ -30,7 +30,6 @@ struct alignas(128) channel_state {
     alignas(128) entry_record entries[2];       ///< of this call and of the one before, alternately; read by all ranks
     alignas(128) std::uint32_t schedule_calls;  ///< calls by a schedule so far; picks the entry. Private.
     std::uint32_t eager_calls;                  ///< eager calls so far; the flag in their words. Private.
-    std::uint32_t packet_calls;                 ///< calls by packets so far; the flag in their words. Private.
     std::uint64_t far_posts;                    ///< posts so far: see far_memory.hpp. Private.
     std::uint64_t far_mail;                     ///< likewise, of pieces of messages between two ranks. Private.
 };
@@ -53,16 +52,13 @@ struct alignas(128) mailbox {
 /// Sizes of a workspace: the same on all ranks.
 struct workspace_layout {
     std::int32_t ranks = 0, channels = 0;
-    std::uint64_t eager_bytes = 0;    ///< longest eager message of a channel from one rank to another; a multiple of 4
+    std::uint64_t eager_bytes = 0;    ///< longest eager message of a channel from one rank to another; a multiple of 8
     std::uint64_t scratch_bytes = 0;  ///< of a channel; a multiple of 128
-    std::uint64_t packet_bytes = 0;   ///< of a channel, half of it for every other call; a multiple of 256
 
     /// The poison word and the refusal have a cache line to themselves. What follows is for hosts: why the rank gave up
     /// or refused its call.
     static constexpr std::uint64_t refusal_begin = 4, text_begin = 128, text_bytes = 256,
                                    channels_begin = text_begin + text_bytes;
-    /// Words of an eager slot: one of the fingerprint, and one for each 4 bytes of data.
-    constexpr std::uint64_t words() const { return 1 + eager_bytes / 4; }
     constexpr std::uint64_t mail_begin() const {
         return channels_begin + static_cast<std::uint64_t>(channels) * sizeof(channel_state);
     }
@@ -73,22 +69,21 @@ struct workspace_layout {
     constexpr std::uint64_t eager_begin() const {
         return mail_begin() + static_cast<std::uint64_t>(channels) * mailboxes() * sizeof(mailbox);
     }
-    constexpr std::uint64_t eager_slot_bytes() const { return (words() * 8 + 127) / 128 * 128; }
+    /// A first word, alone in its 16 bytes, and a packet for each 8 bytes of data.
+    constexpr std::uint64_t eager_slot_bytes() const { return (16 + eager_bytes * 2 + 127) / 128 * 128; }
     constexpr std::uint64_t eager_bytes_of_channel() const {
         return 2 * static_cast<std::uint64_t>(ranks) * eager_slot_bytes();
     }
     constexpr std::uint64_t scratch_begin() const {
         return eager_begin() + static_cast<std::uint64_t>(channels) * eager_bytes_of_channel();
     }
-    constexpr std::uint64_t packets_begin() const {
+    constexpr std::uint64_t bytes() const {
         return scratch_begin() + static_cast<std::uint64_t>(channels) * scratch_bytes;
     }
-    /// The first word of a call from each rank, before its packets.
-    static constexpr std::uint64_t first_words_bytes(int ranks) {
-        return (static_cast<std::uint64_t>(ranks) * 8 + 127) / 128 * 128;
-    }
-    constexpr std::uint64_t bytes() const {
-        return packets_begin() + static_cast<std::uint64_t>(channels) * packet_bytes;
+    /// eager_bytes, where the eager slots of a channel take so many bytes.
+    static constexpr std::uint64_t eager_bytes_of(std::uint64_t bytes, int ranks) {
+        const std::uint64_t slot = bytes / 2 / static_cast<std::uint64_t>(ranks) / 128 * 128;
+        return slot == 0 ? 0 : (slot - 16) / 2 / 8 * 8;
     }
 };
 
@@ -146,11 +141,6 @@ COLLS_DEVICE inline const std::uint64_t* progress_of(const rank_handle& t, int c
 }
 COLLS_DEVICE inline std::byte* scratch_of_channel(const rank_handle& t, int rank, int channel) {
     return t.workspaces[rank] + t.sizes.scratch_begin() + static_cast<std::uint64_t>(channel) * t.sizes.scratch_bytes;
-}
-/// What a rank receives by packets in a call; `parity`: of the call.
-COLLS_DEVICE_CALLED inline std::byte* packets_of_channel(const rank_handle& t, int rank, int channel, unsigned parity) {
-    return t.workspaces[rank] + t.sizes.packets_begin() +
-           (2 * static_cast<std::uint64_t>(channel) + parity) * (t.sizes.packet_bytes / 2);
 }
 /// Where this rank reaches memory that `rank` has named; null: nowhere.
 COLLS_DEVICE inline std::byte* resolved(const rank_handle& t, int rank, const shared_address& m) {
