@@ -2,6 +2,7 @@
 #include "catch.hpp"
 
 #include <colls/colls.hpp>
+#include <colls/schedules/bine.hpp>
 #include <colls/schedules/bruck.hpp>
 #include <colls/schedules/circulant.hpp>
 #include <colls/schedules/direct.hpp>
@@ -59,7 +60,7 @@ template <class... F>
 constexpr bool families = (colls::family<F> && ...);
 static_assert(families<colls::ring, colls::circulant<>, colls::halving_doubling, colls::recursive_doubling,
     colls::tree<>, colls::tree<4>, colls::double_tree, colls::direct, colls::bruck<>, colls::bruck<3>, colls::swing,
-    colls::pat<>, colls::pat<2>, colls::pipelined_broadcast>);
+    colls::bine, colls::pat<>, colls::pat<2>, colls::pipelined_broadcast>);
 
 constexpr std::array collectives = {collective::broadcast, collective::scatter, collective::gather,
     collective::all_gather, collective::reduce, collective::reduce_scatter, collective::all_reduce,

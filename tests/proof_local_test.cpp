@@ -281,6 +281,7 @@ const std::vector<listed>& others() {
         add<halving_doubling, reduce_scatter, all_gather, all_reduce>(l, "halving_doubling");
         add<distance_doubling, reduce_scatter, all_reduce>(l, "distance_doubling");
         add<swing, reduce_scatter, all_reduce>(l, "swing");
+        add<bine, broadcast, reduce>(l, "bine");
         add<folded<halving_doubling>, reduce_scatter, all_reduce>(l, "folded<halving_doubling>");
         add<striped<circulant<>, permuted<circulant<>, mirror>>, all_reduce>(l, "striped");
         add<hierarchical<circulant<>, circulant<>>, all_reduce, reduce_scatter>(l, "hierarchical");

@@ -306,6 +306,7 @@ TEST_CASE("simulate: closed forms of schedules whose ranks differ", "[simulate]"
         check(of<all_gather>(colls::distance_doubling{}), n);
         check(of<all_reduce>(colls::recursive_doubling{}), n);
         check(of<all_reduce>(colls::swing{}), n);
+        check(of<broadcast>(colls::bine{}), n);
         check(of<broadcast>(colls::tree<2>{}), n);
         check(of<reduce>(colls::tree<2>{}), n);
         check(of<scatter>(colls::tree<2>{}), n);

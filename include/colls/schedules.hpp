@@ -1,6 +1,7 @@
 // Every family of schedules.
 #pragma once
 
+#include <colls/schedules/bine.hpp>
 #include <colls/schedules/bruck.hpp>
 #include <colls/schedules/circulant.hpp>
 #include <colls/schedules/direct.hpp>

@@ -44,6 +44,7 @@ std::vector<row> library_schedules() {
     add<bruck<2>>(rows, "bruck<2>");
     add<bruck<3>>(rows, "bruck<3>");
     add<swing>(rows, "swing");
+    add<bine>(rows, "bine");
     add<pat<1>>(rows, "pat<1>");
     add<pat<2>>(rows, "pat<2>");
     add(rows, "pipelined_broadcast{1}", pipelined_broadcast{1});

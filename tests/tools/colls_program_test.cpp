@@ -94,7 +94,7 @@ const std::map<std::string, std::string>& rows_of_families() {
         {"circulant", "circulant"}, {"halving_doubling", "halving_doubling"},
         {"recursive_doubling", "recursive_doubling"}, {"distance_doubling", "distance_doubling"},
         {"one_shot", "one_shot"}, {"fan_in", "fan_in"}, {"tree", "tree<2>"}, {"double_tree", "double_tree"},
-        {"bruck", "bruck<2>"}, {"swing", "swing"}};
+        {"bruck", "bruck<2>"}, {"swing", "swing"}, {"bine", "bine"}};
     return all;
 }
 /// Their schedule for a collective, or null.

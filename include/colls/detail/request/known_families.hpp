@@ -57,6 +57,7 @@ inline constexpr family_list known_families{
     known_family<double_tree>{"double_tree"},
     known_family<bruck<2>>{"bruck"},
     known_family<swing>{"swing"},
+    known_family<bine>{"bine"},
     known_family<pat<1>>{"pat"},
     known_family<pipelined_broadcast>{"pipelined_broadcast"},
 };
