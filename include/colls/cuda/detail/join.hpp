@@ -488,7 +488,7 @@ inline std::vector<joined_rank> join_devices(const std::vector<int>& devices, co
             j.ranks->set_multicast(
                 {memory->multicast->of(static_cast<std::size_t>(j.rank)), memory->multicast->all(), window});
         j.ranks->connect({j.rank}, workspaces, std::vector<std::uint64_t>(devices.size()));
-        j.ranks->set_peer_devices(devices, through_host ? 0 : o.arena_bytes);
+        j.ranks->set_peer_devices(devices);
         if (through_host) j.ranks->hide_memory();
     }
     return all;
