@@ -15,18 +15,11 @@
 namespace {
 
 using colls::errc;
-using colls::cuda::detail::check;
+using colls::cuda::detail::check, colls::cuda::detail::call_driver, colls::cuda::detail::try_driver;
 int failed = 0;
 
 void expect(bool right, const char* what, const char* text = "") {
     if (!right) ++failed, std::printf("wrong: %s: %s\n", what, text);
-}
-
-/// Calls a function of the driver.
-template <class... X>
-void driver(const char* name, X... x) {
-    auto* const f = colls::cuda::detail::driver_function<CUresult(X...)>(name);
-    if (f == nullptr || f(x...) != CUDA_SUCCESS) throw colls::error(errc::unsupported, name);
 }
 
 /// Memory of cuMemCreate to which its device alone has access, as PyTorch's expandable segments are.
@@ -38,20 +31,20 @@ public:
         p.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
         p.location.id = device;
         std::size_t granule = 0;
-        driver("cuMemGetAllocationGranularity", &granule, const_cast<const CUmemAllocationProp*>(&p),
+        call_driver("cuMemGetAllocationGranularity", &granule, const_cast<const CUmemAllocationProp*>(&p),
             CU_MEM_ALLOC_GRANULARITY_MINIMUM);
         bytes_ = (bytes + granule - 1) / granule * granule;
-        driver("cuMemCreate", &memory_, bytes_, const_cast<const CUmemAllocationProp*>(&p), 0ull);
-        driver("cuMemAddressReserve", &at_, bytes_, granule, CUdeviceptr{0}, 0ull);
-        driver("cuMemMap", at_, bytes_, std::size_t{0}, memory_, 0ull);
+        call_driver("cuMemCreate", &memory_, bytes_, const_cast<const CUmemAllocationProp*>(&p), 0ull);
+        call_driver("cuMemAddressReserve", &at_, bytes_, granule, CUdeviceptr{0}, 0ull);
+        call_driver("cuMemMap", at_, bytes_, std::size_t{0}, memory_, 0ull);
         const CUmemAccessDesc access{p.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-        driver("cuMemSetAccess", at_, bytes_, &access, std::size_t{1});
+        call_driver("cuMemSetAccess", at_, bytes_, &access, std::size_t{1});
     }
     mapped_memory(const mapped_memory&) = delete;
     ~mapped_memory() {
-        driver("cuMemUnmap", at_, bytes_);
-        driver("cuMemAddressFree", at_, bytes_);
-        driver("cuMemRelease", memory_);
+        try_driver("cuMemUnmap", at_, bytes_);
+        try_driver("cuMemAddressFree", at_, bytes_);
+        try_driver("cuMemRelease", memory_);
     }
     void* data() const { return reinterpret_cast<void*>(at_); }
 
