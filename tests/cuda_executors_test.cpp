@@ -214,9 +214,9 @@ void prepare(job& j, random_source& random, const kernel::workspace_layout& size
                 REQUIRE(kernel::workspace_layout::first_words_bytes(j.n) +
                             index(j.map.transfers.back()) * c.chunk * sizeof(word) * 2 <=
                         sizes.packet_bytes / 2);
-            while (!j.by_packets && c.chunk > 16 &&
-                   2 * index(c.width) * kernel::slot_bytes(c.chunk, sizeof(word)) > sizes.scratch_bytes)
-                c.chunk -= 16;
+            if (!j.by_packets)
+                c.chunk =
+                    std::min(c.chunk, kernel::chunk_within(sizes.scratch_bytes / (2 * index(c.width)), sizeof(word)));
             REQUIRE(2 * index(c.width) * kernel::slot_bytes(c.chunk, sizeof(word)) <= sizes.scratch_bytes);
             c.chunks = static_cast<std::int32_t>(kernel::chunks_needed(longest, index(j.channels), c.chunk));
         }

@@ -103,8 +103,8 @@ inline std::uint64_t chunk_for_windows(const local_ranks& ranks, const slot_map&
     std::int32_t blocks = 1;  // of a round, at most
     for (std::size_t k = 1; k < map.transfers.size(); ++k)
         blocks = std::max(blocks, map.transfers[k] - map.transfers[k - 1]);
-    const std::uint64_t room = windows.window_bytes / static_cast<std::uint64_t>(blocks) / 128 * 128;
-    if (static_cast<std::uint32_t>(blocks) > windows.pieces || room < slot_bytes(quantum, element))
+    const std::uint64_t chunk = chunk_within(windows.window_bytes / static_cast<std::uint64_t>(blocks), element);
+    if (static_cast<std::uint32_t>(blocks) > windows.pieces || chunk == 0)
         throw error(errc::unsupported,
             (error_text() << "colls: cuda: rank " << ranks.ranks().front().rank
                           << ": options.far_bytes has no room for " << blocks
@@ -112,7 +112,7 @@ inline std::uint64_t chunk_for_windows(const local_ranks& ranks, const slot_map&
                              "schedule that sends fewer")
                 .text(),
             ranks.ranks().front().rank);
-    return (room / element / quantum - 1) * quantum;
+    return chunk;
 }
 
 /// A call that is ready to be launched: `Second` is what its kernel takes besides the arguments.
@@ -310,11 +310,9 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
     constexpr bool stages = reduces(what) && has_leaf<Op, accumulator<T, Op>>;
     if (m.map.scratch_needed || !is_plain || stages || !ranks.is_whole()) {
         // Each slot, and if a round may overwrite what it sends its landing slot, has to fit into scratch memory.
-        const std::uint64_t slots = (m.map.scratch_needed ? 2 : 1) * static_cast<std::uint64_t>(c.width),
-                            room = ranks.sizes().scratch_bytes / slots;
-        while (c.chunk > quantum && slot_bytes(c.chunk, sizeof(T)) > room)
-            c.chunk = chunk_elements<T>((c.chunk - quantum) * sizeof(T) / 2);
-        if (slot_bytes(c.chunk, sizeof(T)) > room)
+        const std::uint64_t slots = (m.map.scratch_needed ? 2 : 1) * static_cast<std::uint64_t>(c.width);
+        c.chunk = std::min(c.chunk, chunk_within(ranks.sizes().scratch_bytes / slots, sizeof(T)));
+        if (c.chunk == 0)
             throw error(errc::unsupported,
                 (error_text() << "colls: cuda: " << name_of(what) << " on rank " << rank
                               << ": options.scratch_bytes has no room for " << static_cast<std::size_t>(slots)
