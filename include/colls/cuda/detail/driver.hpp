@@ -9,12 +9,15 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace colls::inline v1::cuda::detail {
 
-/// The driver's function of that name, as it was in CUDA 12.0 or `version`; null where the driver has none.
+/// The driver's function of that name, as it was in CUDA 12.0, or 12.1, which added multicast memory: a driver refuses
+/// versions later than its own. Null where it has none.
 template <class Function>
-Function* driver_function(const char* name, [[maybe_unused]] unsigned version = 12000) {
+Function* driver_function(const char* name) {
+    [[maybe_unused]] const unsigned version = std::string_view(name).starts_with("cuMulticast") ? 12010 : 12000;
     void* f = nullptr;
     cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
 #if CUDART_VERSION >= 12050
@@ -27,10 +30,10 @@ Function* driver_function(const char* name, [[maybe_unused]] unsigned version = 
     return nullptr;
 }
 
-/// Calls the driver's function of that name, as it was in CUDA 12.1; CUDA_ERROR_NOT_FOUND where the driver has none.
+/// Calls the driver's function of that name; CUDA_ERROR_NOT_FOUND where it has none.
 template <class... X>
-CUresult try_driver(const char* name, X... x) noexcept {
-    auto* const f = driver_function<CUresult(X...)>(name, 12010);
+CUresult try_driver(const char* name, X... x) {
+    auto* const f = driver_function<CUresult(X...)>(name);
     return f == nullptr ? CUDA_ERROR_NOT_FOUND : f(x...);
 }
 /// The same; throws unsupported where it fails.
