@@ -212,9 +212,8 @@ void prepare(job& j, random_source& random, const kernel::workspace_layout& size
                     j.offsets.empty()
                         ? static_cast<std::size_t>(kernel::balanced(j.count, index(c.user_blocks), index(i)).count)
                         : j.length(i));
-            c.chunk = 16 * (1 + j.seed % 3);
-            while (c.chunk > 16 && 2 * index(c.width) * kernel::slot_bytes(c.chunk, sizeof(word)) > sizes.scratch_bytes)
-                c.chunk -= 16;
+            c.chunk = std::min<std::uint64_t>(
+                16 * (1 + j.seed % 3), kernel::chunk_within(sizes.scratch_bytes / (2 * index(c.width)), sizeof(word)));
             REQUIRE(2 * index(c.width) * kernel::slot_bytes(c.chunk, sizeof(word)) <= sizes.scratch_bytes);
             c.chunks = static_cast<std::int32_t>(kernel::chunks_needed(longest, index(j.channels), c.chunk));
         }

@@ -155,3 +155,13 @@ TEST_CASE("cut: slices and chunks cover a range exactly once", "[cuda]") {
                 for (const int times : seen) REQUIRE(times == 1);
             }
 }
+
+TEST_CASE("chunk_within: the longest chunk whose slot fits", "[cuda]") {
+    for (const std::uint64_t element : {1u, 2u, 4u, 8u, 12u, 16u, 1000u})
+        for (std::uint64_t bytes = 0; bytes < 70'000; bytes += 61) {
+            const std::uint64_t chunk = kernel::chunk_within(bytes, element);
+            REQUIRE(chunk % kernel::quantum == 0);
+            REQUIRE((chunk == 0 || kernel::slot_bytes(chunk, element) <= bytes));
+            REQUIRE(kernel::slot_bytes(chunk + kernel::quantum, element) > bytes);
+        }
+}

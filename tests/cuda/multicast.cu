@@ -224,8 +224,8 @@ void reduces(
     expect(changed == 0, what + ": the input is changed");
 }
 
-/// Two blocks a rank; 1 KB of multicast memory each, so that calls have several chunks; no scratch memory for a
-/// schedule with an epilogue: a call of one succeeds by the switch only.
+/// Two blocks a rank; 1 KB of multicast memory each, so that calls have several chunks; no scratch memory for
+/// schedules: a call that is not eager succeeds by the switch only.
 colls::cuda::options options(protocol p) {
     colls::cuda::options o;
     o.channels = 2;
@@ -235,7 +235,6 @@ colls::cuda::options options(protocol p) {
     o.scratch_bytes = 128;
     o.packet_bytes = 0;
     o.small_bytes = 64;
-    o.arena_bytes = 0;
     o.timeout = 60;
     return o;
 }
@@ -287,16 +286,18 @@ void with_multicast(int n) {
         for (const std::size_t count : {3, 30'011})
             reduces<colls::direct, std::int64_t>(g, count, colls::max, false, 1);
         reduces<colls::direct, __half>(g, 2'051, colls::avg, false, 5);
-        // Calls by schedules between calls by the switch: the operator is one that the switch does not have.
-        reduces<colls::ring, std::int64_t>(g, 1'000, colls::prod);
-        reduces<colls::direct, std::int64_t>(g, 1'000, colls::max);
     }
     {
         // In one chunk, whose parts have several vectors for each thread.
         colls::cuda::options o = options(protocol::multicast);
         o.multicast_bytes = 64 << 10;
+        o.scratch_bytes = 1 << 16;
         group g(n, o);
-        for (const std::size_t count : {20'000, 30'011}) reduces<colls::direct, float>(g, count, colls::sum);
+        for (const std::size_t count : {20'000, 30'011}) {
+            reduces<colls::direct, float>(g, count, colls::sum);
+            // A call by a schedule between calls by the switch, which does not have the operator.
+            reduces<colls::ring, std::int64_t>(g, 1'000, colls::prod);
+        }
     }
     {
         group g(n, options(protocol::multicast));

@@ -1,39 +1,83 @@
-// On two or more devices of one process: collectives between them, on memory that the devices reach and on memory of a
-// pool, which is staged; more counts of blocks than tables; what is refused.
+// On two or more devices of one process: collectives and messages between them, on memory that the devices reach and on
+// memory that they do not (of a pool, of cuMemCreate), on some ranks or all; more counts of blocks than tables; what is
+// refused.
 #include <colls/schedules/ring.hpp>
 #include <colls/transports/cuda.hpp>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 namespace {
 
 using colls::errc;
-using colls::cuda::detail::check;
+using colls::cuda::detail::check, colls::cuda::detail::call_driver, colls::cuda::detail::try_driver;
 int failed = 0;
 
 void expect(bool right, const char* what, const char* text = "") {
     if (!right) ++failed, std::printf("wrong: %s: %s\n", what, text);
 }
 
-/// One buffer of floats on a device, of cudaMalloc or of the device's pool, with guards around it.
+/// Memory of cuMemCreate to which its device alone has access, as PyTorch's expandable segments are.
+class mapped_memory {
+public:
+    mapped_memory(int device, std::size_t bytes) {
+        CUmemAllocationProp p{};
+        p.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+        p.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        p.location.id = device;
+        std::size_t granule = 0;
+        call_driver("cuMemGetAllocationGranularity", &granule, const_cast<const CUmemAllocationProp*>(&p),
+            CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+        bytes_ = (bytes + granule - 1) / granule * granule;
+        call_driver("cuMemCreate", &memory_, bytes_, const_cast<const CUmemAllocationProp*>(&p), 0ull);
+        call_driver("cuMemAddressReserve", &at_, bytes_, granule, CUdeviceptr{0}, 0ull);
+        call_driver("cuMemMap", at_, bytes_, std::size_t{0}, memory_, 0ull);
+        const CUmemAccessDesc access{p.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+        call_driver("cuMemSetAccess", at_, bytes_, &access, std::size_t{1});
+    }
+    mapped_memory(const mapped_memory&) = delete;
+    ~mapped_memory() {
+        try_driver("cuMemUnmap", at_, bytes_);
+        try_driver("cuMemAddressFree", at_, bytes_);
+        try_driver("cuMemRelease", memory_);
+    }
+    void* data() const { return reinterpret_cast<void*>(at_); }
+
+private:
+    std::size_t bytes_ = 0;
+    CUmemGenericAllocationHandle memory_ = 0;
+    CUdeviceptr at_ = 0;
+};
+
+/// Memory of cudaMalloc, of the device's pool, of cuMemCreate.
+enum class kind { plain, pool, mapped };
+kind plain(std::size_t) { return kind::plain; }
+kind of_pool(std::size_t) { return kind::pool; }
+kind of_pool_on_odd_ranks(std::size_t r) { return r % 2 == 1 ? kind::pool : kind::plain; }
+
+/// One buffer of floats on a device, with guards around it.
 class buffer {
 public:
-    buffer(int device, std::size_t count, bool of_pool, cudaStream_t stream)
-        : device_(device), of_pool_(of_pool), stream_(stream), host_(count + 2 * guard, -1.0f) {
+    buffer(int device, std::size_t count, kind k, cudaStream_t stream)
+        : device_(device), kind_(k), stream_(stream), host_(count + 2 * guard, -1.0f) {
         check(cudaSetDevice(device), "cudaSetDevice");
         void* at = nullptr;
         const std::size_t bytes = host_.size() * sizeof(float);
-        check(of_pool ? cudaMallocAsync(&at, bytes, stream) : cudaMalloc(&at, bytes), "cudaMalloc");
+        if (k == kind::plain) check(cudaMalloc(&at, bytes), "cudaMalloc");
+        if (k == kind::pool) check(cudaMallocAsync(&at, bytes, stream), "cudaMallocAsync");
+        if (k == kind::mapped) at = mapped_.emplace(device, bytes).data();
         at_ = static_cast<float*>(at);
     }
     buffer(const buffer&) = delete;
     ~buffer() {
         cudaSetDevice(device_);
-        of_pool_ ? cudaFreeAsync(at_, stream_) : cudaFree(at_);
+        if (kind_ == kind::plain) cudaFree(at_);
+        if (kind_ == kind::pool) cudaFreeAsync(at_, stream_);
     }
     std::span<float> on_device() const { return {at_ + guard, host_.size() - 2 * guard}; }
     /// On the host: what `put` copies to the device, and what `get` has copied from there.
@@ -53,9 +97,10 @@ public:
 private:
     static constexpr std::size_t guard = 5;
     int device_;
-    bool of_pool_;
+    kind kind_;
     cudaStream_t stream_;
     std::vector<float> host_;
+    std::optional<mapped_memory> mapped_;
     float* at_ = nullptr;
 };
 
@@ -92,21 +137,26 @@ private:
 
 float input(std::size_t rank, std::size_t i) { return static_cast<float>((i * 7 + rank * 13) % 50); }
 
-/// Buffers of all ranks; pool(r): is that of rank r of a pool?
-template <class Pool>
-std::vector<std::unique_ptr<buffer>> buffers(group& g, std::size_t count, const Pool& pool) {
+using kind_of_rank = kind(std::size_t rank);
+
+/// Buffers of all ranks.
+std::vector<std::unique_ptr<buffer>> buffers(group& g, std::size_t count, kind_of_rank kind_of) {
     std::vector<std::unique_ptr<buffer>> all;
     for (std::size_t r = 0; r < g.size(); ++r) {
-        all.push_back(std::make_unique<buffer>(g[r].device(), count, pool(r), g.stream(r)));
+        all.push_back(std::make_unique<buffer>(g[r].device(), count, kind_of(r), g.stream(r)));
         for (std::size_t i = 0; i < count; ++i) all[r]->on_host()[i] = input(r, i);
         all[r]->put();
     }
     return all;
 }
 
-/// all_reduce in place and out of place, reduce_scatter and all_gather in place, an exclusive scan.
-template <class Pool>
-void collectives(group& g, std::size_t count, const char* what, const Pool& pool) {
+struct halved {
+    __device__ float operator()(float x, std::size_t) const { return 0.5f * x; }
+};
+
+/// all_reduce in place and out of place, reduce_scatter and all_gather in place, an exclusive scan, calls with a root;
+/// several calls and messages at once.
+void collectives(group& g, std::size_t count, const char* what, kind_of_rank kind_of) {
     const std::size_t n = g.size();
     const auto sum = [&](std::size_t end, std::size_t i) {
         float all = 0;
@@ -127,22 +177,53 @@ void collectives(group& g, std::size_t count, const char* what, const Pool& pool
     };
     const auto block = [&](std::size_t r) { return colls::cuda::detail::balanced(count, n, r); };
     {
-        auto x = buffers(g, count, pool);
+        auto x = buffers(g, count, kind_of);
         each([&](std::size_t r) {
             colls::cuda::all_reduce<colls::ring>(g[r], x[r]->on_device(), colls::sum, g.stream(r));
         });
         verify(x, "all_reduce in place", [&](std::size_t, std::size_t i) { return sum(n, i); });
     }
     {
-        auto x = buffers(g, count, [](std::size_t) { return false; }), y = buffers(g, count, pool);
+        // One buffer is of any kind.
+        auto x = buffers(g, count, plain), y = buffers(g, count, kind_of), z = buffers(g, count, plain);
         each([&](std::size_t r) {
             colls::cuda::all_reduce<colls::ring>(g[r], x[r]->on_device(), y[r]->on_device(), colls::sum, g.stream(r));
         });
         verify(x, "the input of all_reduce", input);
         verify(y, "all_reduce", [&](std::size_t, std::size_t i) { return sum(n, i); });
+        each([&](std::size_t r) {
+            colls::cuda::all_reduce(g[r], y[r]->on_device(), z[r]->on_device(), colls::sum, g.stream(r), halved{});
+        });
+        verify(z, "all_reduce with an epilogue",
+            [&](std::size_t, std::size_t i) { return 0.5f * static_cast<float>(n) * sum(n, i); });
     }
     {
-        auto x = buffers(g, count, pool);
+        auto x = buffers(g, count, kind_of), y = buffers(g, count, kind_of);
+        each([&](std::size_t r) {
+            colls::cuda::reduce(g[r], x[r]->on_device(), y[r]->on_device(), colls::sum, 1, g.stream(r));
+            colls::cuda::broadcast(g[r], y[r]->on_device(), 1, g.stream(r));
+        });
+        verify(y, "reduce and broadcast", [&](std::size_t, std::size_t i) { return sum(n, i); });
+    }
+    {
+        auto x = buffers(g, count, kind_of), y = buffers(g, count, plain), z = buffers(g, count, kind_of);
+        each([&](std::size_t r) {
+            auto all = colls::cuda::begin(g[r]);
+            colls::cuda::all_reduce<colls::ring>(g[r], x[r]->on_device(), y[r]->on_device(), colls::sum, g.stream(r));
+            colls::cuda::all_reduce<colls::ring>(g[r], z[r]->on_device(), colls::sum, g.stream(r));
+            all.end();
+        });
+        verify(y, "the first of two calls", [&](std::size_t, std::size_t i) { return sum(n, i); });
+        verify(z, "the second of two calls", [&](std::size_t, std::size_t i) { return sum(n, i); });
+        each([&](std::size_t r) {
+            const int me = static_cast<int>(r), all = static_cast<int>(n);
+            colls::cuda::exchange(
+                g[r], x[r]->on_device(), (me + 1) % all, z[r]->on_device(), (me + all - 1) % all, g.stream(r));
+        });
+        verify(z, "a message", [&](std::size_t r, std::size_t i) { return input((r + n - 1) % n, i); });
+    }
+    {
+        auto x = buffers(g, count, kind_of);
         const auto own = [&](std::size_t r) { return x[r]->on_device().subspan(block(r).first, block(r).count); };
         each([&](std::size_t r) {
             colls::cuda::reduce_scatter(g[r], x[r]->on_device(), own(r), colls::sum, g.stream(r));
@@ -151,7 +232,7 @@ void collectives(group& g, std::size_t count, const char* what, const Pool& pool
         verify(x, "reduce_scatter and all_gather in place", [&](std::size_t, std::size_t i) { return sum(n, i); });
     }
     {
-        auto x = buffers(g, count, pool), y = buffers(g, count, pool);
+        auto x = buffers(g, count, kind_of), y = buffers(g, count, kind_of);
         each([&](std::size_t r) {
             colls::cuda::exclusive_scan(g[r], x[r]->on_device(), y[r]->on_device(), colls::sum, g.stream(r));
         });
@@ -163,8 +244,8 @@ void collectives(group& g, std::size_t count, const char* what, const Pool& pool
 /// all_gather_v with other counts in each call.
 void changing_counts(group& g) {
     const std::size_t n = g.size(), most = 40;
-    auto x = buffers(g, most, [](std::size_t) { return false; });
-    auto y = buffers(g, n * most, [](std::size_t) { return false; });
+    auto x = buffers(g, most, plain);
+    auto y = buffers(g, n * most, plain);
     for (std::size_t call = 0; call < 40; ++call) {
         std::vector<std::size_t> counts;
         std::size_t all = 0;
@@ -196,16 +277,13 @@ void expect_error(errc code, const char* what, const char* part, const F& f) {
 
 void refusals(int n) {
     {
-        group g(n, {.channels = 2, .small_bytes = 0, .middle_bytes = 0, .arena_bytes = 4096});
-        auto x = buffers(g, 2000, [](std::size_t) { return true; });
-        expect_error(errc::unsupported, "a pool's memory that does not fit", "options.arena_bytes, which is 4096",
+        group g(n, {.channels = 2, .small_bytes = 0, .middle_bytes = 0, .scratch_bytes = 128});
+        auto x = buffers(g, 2000, of_pool);
+        expect_error(errc::unsupported, "scratch memory without room for a slot", "options.scratch_bytes has no room",
             [&] { colls::cuda::all_reduce<colls::ring>(g[0], x[0]->on_device(), colls::sum, g.stream(0)); });
-        for (std::size_t r = 0; r < g.size(); ++r)
-            colls::cuda::all_reduce<colls::ring>(g[r], x[r]->on_device().first(500), colls::sum, g.stream(r));
-        g.finish();
     }
     group g(n, {.channels = 2, .small_bytes = 0, .middle_bytes = 0, .table_bytes = 64});
-    auto x = buffers(g, 2000, [](std::size_t) { return false; });
+    auto x = buffers(g, 2000, plain);
     expect_error(errc::unsupported, "tables that do not fit", "options.table_bytes, 64",
         [&] { colls::cuda::all_reduce<colls::ring>(g[0], x[0]->on_device(), colls::sum, g.stream(0)); });
 }
@@ -213,11 +291,9 @@ void refusals(int n) {
 /// Three groups of which the devices hold two at a time.
 void residency(int n) {
     const int channels = colls::cuda::detail::multiprocessors(0) / 2;
-    const colls::cuda::options o{
-        .channels = channels, .small_bytes = 0, .middle_bytes = 0, .scratch_bytes = 64 << 10, .arena_bytes = 4096};
+    const colls::cuda::options o{.channels = channels, .small_bytes = 0, .middle_bytes = 0, .scratch_bytes = 64 << 10};
     const std::size_t count = static_cast<std::size_t>(channels) * (16 << 10) / sizeof(float);
     group a(n, o), b(n, o), c(n, o);
-    const auto plain = [](std::size_t) { return false; };
     auto x = buffers(a, count, plain), y = buffers(b, count, plain), z = buffers(c, count, plain);
     const auto call = [&](group& g, auto& data, std::size_t r) {
         colls::cuda::all_reduce<colls::ring>(g[r], data[r]->on_device(), colls::sum, g.stream(r));
@@ -241,25 +317,31 @@ void residency(int n) {
 int run(int n) {
     using colls::cuda::detail::is_of_cuda_malloc;
     {
-        group g(n, {.channels = 2, .small_bytes = 64, .middle_bytes = 0, .chunk_bytes = 4096, .arena_bytes = 1 << 20});
-        const auto pool = buffers(g, 8, [](std::size_t) { return true; }),
-                   plain = buffers(g, 8, [](std::size_t) { return false; });
-        expect(is_of_cuda_malloc(plain[0]->on_device().data()), "memory of cudaMalloc");
+        // A buffer is several times as large as all scratch memory of a rank.
+        group g(n, {.channels = 2, .small_bytes = 64, .middle_bytes = 0, .scratch_bytes = 8 << 10});
+        const auto pool = buffers(g, 8, of_pool), usual = buffers(g, 8, plain);
+        expect(is_of_cuda_malloc(usual[0]->on_device().data()), "memory of cudaMalloc");
         expect(!is_of_cuda_malloc(pool[0]->on_device().data()), "memory of a pool");
         for (const std::size_t count : {std::size_t{3}, std::size_t{10'007}}) {
-            collectives(g, count, "memory of cudaMalloc", [](std::size_t) { return false; });
-            collectives(g, count, "memory of a pool", [](std::size_t) { return true; });
-            collectives(g, count, "memory of a pool on some ranks", [](std::size_t r) { return r % 2 == 1; });
+            collectives(g, count, "memory of cudaMalloc", plain);
+            collectives(g, count, "memory of a pool", of_pool);
+            collectives(g, count, "memory of a pool on some ranks", of_pool_on_odd_ranks);
         }
+        collectives(g, 5'003, "memory of cuMemCreate on a rank",
+            [](std::size_t r) { return r == 1 ? kind::mapped : kind::plain; });
         changing_counts(g);
+    }
+    {
+        group g(n, {.channels = 2, .small_bytes = 64, .scratch_bytes = 32 << 10});
+        collectives(g, 1'003, "memory of a pool, by packets", of_pool_on_odd_ranks);
     }
     {
         group g(n, {.channels = 2, .small_bytes = 64, .middle_bytes = 0, .chunk_bytes = 4096, .through_host = true});
         expect(g[0].through_host(), "a group through host memory");
         for (const std::size_t count : {std::size_t{3}, std::size_t{10'007}})
-            collectives(g, count, "through host memory", [](std::size_t r) { return r % 2 == 1; });
+            collectives(g, count, "through host memory", of_pool_on_odd_ranks);
         changing_counts(g);
-        const auto x = buffers(g, 50, [](std::size_t) { return false; });
+        const auto x = buffers(g, 50, plain);
         g[1].abort("enough");
         colls::cuda::all_reduce<colls::ring>(g[0], x[0]->on_device(), colls::sum, g.stream(0));
         expect_error(errc::peer_failed, "abort through host memory", "rank 1 aborted: enough", [&] {

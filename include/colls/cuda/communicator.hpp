@@ -74,11 +74,11 @@ public:
     /// Makes a group of the given devices of this process: returns one communicator each, rank r on devices[r]. Each is
     /// used by one thread at a time; one thread may use them all, if it makes a call on every rank before it waits for
     /// any. Buffers are any memory of the rank's device. The other ranks read it directly; memory of a pool
-    /// (cudaMallocAsync) or of cuMemCreate, which peer access does not reach, is copied through options.arena_bytes of
-    /// each device, and refused (unsupported) where these do not suffice. Where a device has no peer access to another,
-    /// all data of the group go through host memory, which is slow: see through_host(). The last communicator to be
-    /// destroyed frees the group's memory. Throws colls::error: invalid_argument where there are not 1 to 72 devices,
-    /// or one is given twice; unsupported where there is no such device.
+    /// (cudaMallocAsync) or of cuMemCreate (PyTorch's expandable segments), which peer access does not reach, calls
+    /// copy to scratch memory first, chunk by chunk. Where a device has no peer access to another, all data of the
+    /// group go through host memory, which is slow: see through_host(). The last communicator to be destroyed frees the
+    /// group's memory. Throws colls::error: invalid_argument where there are not 1 to 72 devices, or one is given
+    /// twice; unsupported where there is no such device.
     static std::vector<communicator> of_devices(const std::vector<int>& devices, const options& o = {}) {
         std::vector<communicator> all;
         for (detail::joined_rank& j : detail::join_devices(devices, o)) all.push_back(communicator(std::move(j)));

@@ -49,7 +49,6 @@ public:
                 all_->launch_messages(
                     ranks, "a group of messages", std::move(all_->sends), std::move(all_->receives), *all_->stream);
             for (const auto& call : all_->calls) call->launch(ranks, *all_->stream);
-            for (const auto& copy_back : all_->copies_back) copy_back();
         });
     }
 

@@ -46,13 +46,14 @@ struct options {
     std::size_t multicast_bytes = 512 << 10;
     /// A channel passes its slice on in chunks of this many bytes, at most; all rounds of a chunk precede the next.
     std::size_t chunk_bytes = 256 << 10;
-    /// Scratch memory of a channel: for schedules that need it, epilogues, and buffers that other ranks cannot reach.
+    /// Scratch memory of a channel: for schedules that need it, epilogues, and buffers that other ranks cannot reach,
+    /// which they copy there. So on several devices a chunk of each slot of a schedule has to fit, which may make
+    /// chunks shorter.
     std::size_t scratch_bytes = 1 << 20;
     /// Memory of a channel for packets. What it gets in an eager call has to fit into a quarter, in equal shares for
     /// all ranks. 0: only barriers are eager.
     std::size_t packet_bytes = 256 << 10;
-    /// Between processes: memory of a rank from which communicator::allocate takes. Of several devices of one process:
-    /// memory of a rank through which calls pass buffers that the other devices do not reach.
+    /// Between processes: memory of a rank from which communicator::allocate takes.
     std::size_t arena_bytes = 64 << 20;
     /// Memory for the tables of schedules, about 48 bytes for each rank and slot of each schedule that is used. It is
     /// allocated with the group, because an allocation might wait for kernels that wait for the call that makes it.

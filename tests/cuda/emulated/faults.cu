@@ -12,6 +12,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -78,9 +79,13 @@ void finish(colls::cuda::communicator& gpu, float* at, std::size_t elements, cud
 
 // ---- the programs
 
+/// Of each rank the device that its process sees, as number 0; null: all.
+const char* alone[n] = {};
+
 /// One process a rank, each with a device of its own.
 void rank_of_processes(colls::communicator& host) {
-    colls::cuda::communicator gpu(host, host.rank(), small_group);
+    if (alone[host.rank()] != nullptr) setenv("CUDA_VISIBLE_DEVICES", alone[host.rank()], 1);
+    colls::cuda::communicator gpu(host, alone[host.rank()] != nullptr ? 0 : host.rank(), small_group);
     const auto x = gpu.allocate<float>(count);
     check(cudaSetDevice(gpu.device()), "cudaSetDevice");
     const stream s;
@@ -274,6 +279,20 @@ void other_devices(const char* visible, bool may, const char* text) {
     }
 }
 
+/// Each process sees one device, of those that are slices or not.
+void one_device_each(const char* a, const char* b, const char* c, bool slices, bool may, const char* text) {
+    const char* const seen[n] = {a, b, c};
+    std::copy_n(seen, n, alone);
+    const int status = run_processes(all_ranks, "EMULATED_MIG", slices ? "1" : "0");
+    for (int r = 0; r < n; ++r) {
+        const outcome& o = outcomes[r];
+        expect(status == 0 && o.what == (may ? outcome::right : outcome::error) &&
+                   std::strstr(o.text, text) != nullptr && o.gave_all_back,
+            std::string("processes that see one device each: rank ") + std::to_string(r) + ": " + o.text);
+        alone[r] = nullptr;
+    }
+}
+
 /// No device reaches another one's memory: processes cannot make a group, devices of one process go through the host.
 void no_peer_access() {
     int status = run_processes(all_ranks, "EMULATED_PEERS", "0");
@@ -302,7 +321,8 @@ void for_each_call(const char* call, const std::function<bool(int)>& f) {
 void run() {
     // The error must come where the call is needed; others may be done without.
     constexpr const char *needed[] = {"cudaMalloc", "cudaHostAlloc", "cudaStreamCreateWithFlags", "cudaLaunchKernelExC",
-        "cudaIpcGetMemHandle", "cudaIpcOpenMemHandle", "cudaFuncGetAttributes", "cudaGetDeviceCount"},
+        "cudaIpcGetMemHandle", "cudaIpcOpenMemHandle", "cudaFuncGetAttributes", "cudaGetDeviceCount",
+        "cuDeviceGetUuid"},
                          *others[] = {"cudaMemcpyAsync", "cudaMemsetAsync", "cudaDeviceCanAccessPeer",
                              "cudaPointerGetAttributes", "cudaOccupancyMaxActiveBlocksPerMultiprocessor",
                              "cudaDeviceGetAttribute", "cudaGetDriverEntryPointByVersion",
@@ -329,7 +349,11 @@ void run() {
     other_devices("0,1", false, "names device 2, and its process sees 2");
     other_devices("0,1,2,3", true, "");
     other_devices("1,0,3", true, "");
-    other_devices("2,1,0", false, "name the same device");
+    other_devices("2,1,0", false, "ranks 0 and 2 name the same device, 0000:01:00.0 (number 0 and 2)");
+    one_device_each("2", "0", "1", false, true, "");
+    one_device_each("2", "0", "2", false, false, "ranks 0 and 2 name the same device, 0000:03:00.0 (number 0 and 0)");
+    one_device_each("0", "1", "2", true, false, "a MIG slice reaches no other GPU instance");
+    one_device_each("1", "0", "1", true, false, "ranks 0 and 2 name the same device, 0000:01:00.0");
 }
 
 }  // namespace

@@ -151,6 +151,13 @@ void memory_of_another_process(const handles& h) {
     other.join();
 }
 
+template <class... X>
+CUresult driver(const char* name, X... x) {
+    void* f = nullptr;
+    check(cudaGetDriverEntryPointByVersion(name, &f, 12010, cudaEnableDefault, nullptr));
+    return f == nullptr ? CUDA_ERROR_NOT_FOUND : reinterpret_cast<CUresult (*)(X...)>(f)(x...);
+}
+
 /// A process that sees the two devices the other way round.
 void devices_that_are_visible() {
     setenv("CUDA_VISIBLE_DEVICES", "1,0,7", 1);
@@ -160,6 +167,12 @@ void devices_that_are_visible() {
     check(cudaDeviceGetPCIBusId(name, sizeof name, 0));
     check(cudaDeviceGetByPCIBusId(&number, "0000:01:00.0"));
     expect(devices == 2 && std::strcmp(name, "0000:02:00.0") == 0 && number == 1, "devices by CUDA_VISIBLE_DEVICES");
+    cudaDeviceProp p{};
+    check(cudaGetDeviceProperties(&p, 0));
+    CUuuid uuid{};
+    expect(driver("cuDeviceGetUuid", &uuid, CUdevice{0}) == CUDA_SUCCESS &&
+               std::memcmp(&uuid, &p.uuid, sizeof uuid) == 0 && p.uuid.bytes[15] == 1,
+        "a UUID by the device's number on the machine");
 }
 
 /// Runs f in a process of its own, which uses the runtime for the first time.
@@ -194,13 +207,6 @@ void host_memory_after_device_memory() {
         expect(copied == ones, "a copy to host memory");
     }
     check(cudaFree(kept));
-}
-
-template <class... X>
-CUresult driver(const char* name, X... x) {
-    void* f = nullptr;
-    check(cudaGetDriverEntryPointByVersion(name, &f, 12010, cudaEnableDefault, nullptr));
-    return f == nullptr ? CUDA_ERROR_NOT_FOUND : reinterpret_cast<CUresult (*)(X...)>(f)(x...);
 }
 
 cudaMemoryType find(CUdeviceptr at) {

@@ -237,7 +237,6 @@ struct pair_of_devices {
                                                                        .small_bytes = few * 4,
                                                                        .multicast_bytes = 2 << 10,
                                                                        .scratch_bytes = 128 << 10,
-                                                                       .arena_bytes = 0,
                                                                        .table_bytes = 64 << 10,
                                                                        .timeout = timeout}));
     }

@@ -5,7 +5,6 @@
 #include <colls/cuda/detail/check_arguments.hpp>
 #include <colls/cuda/detail/local_ranks.hpp>
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -26,8 +25,6 @@ struct calls_together {
     void (*launch_messages)(
         local_ranks&, call_name, std::vector<message> sends, std::vector<message> receives, cudaStream_t) = nullptr;
     std::vector<std::unique_ptr<pending_call>> calls;  ///< collective ones
-    std::size_t staged = 0;                            ///< bytes of staging memory that are in use
-    std::vector<std::function<void()>> copies_back;    ///< from there, after the launches
 };
 
 /// Checks the stream of a call.

@@ -103,14 +103,13 @@ __device__ void set_call(
     }
     constexpr bool is_plain = std::is_same_v<Epilogue, no_epilogue> && std::is_same_v<T, D>,
                    stages = has_leaf<Op, accumulator<T, Op>>;
-    std::uint64_t bytes = info.chunk_bytes;
+    c.chunk = chunk_elements<T>(info.chunk_bytes);
     if (info.scratch_needed != 0 || !is_plain || stages || info.reachable.all == 0) {
         // Each slot, and its landing slot, has to fit into scratch memory.
-        const std::uint64_t room = info.scratch_bytes / (2 * static_cast<std::uint64_t>(c.width)) / 128 * 128,
-                            more = quantum * sizeof(T) + 128;
-        if (room < bytes + more) bytes = room - more;
+        const std::uint64_t most =
+            chunk_within(info.scratch_bytes / (2 * static_cast<std::uint64_t>(c.width)), sizeof(T));
+        if (most < c.chunk) c.chunk = most;
     }
-    c.chunk = bytes / sizeof(T) < quantum ? quantum : bytes / sizeof(T) / quantum * quantum;
     c.chunks = static_cast<std::int32_t>(
         chunks_needed(balanced(count, static_cast<std::uint64_t>(c.user_blocks), 0).count, 1, c.chunk));
 }

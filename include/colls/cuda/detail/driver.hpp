@@ -2,17 +2,22 @@
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
 #pragma once
 
-#include <cuda.h>
-#include <cuda_runtime.h>
+#include <colls/cuda/detail/runtime.hpp>
 
+#include <cuda.h>
+
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace colls::inline v1::cuda::detail {
 
-/// The driver's function of that name, as it was in CUDA 12.0 or `version`; null where the driver has none.
+/// The driver's function of that name, as it was in CUDA 12.0, or 12.1, which added multicast memory: a driver refuses
+/// versions later than its own. Null where it has none.
 template <class Function>
-Function* driver_function(const char* name, [[maybe_unused]] unsigned version = 12000) {
+Function* driver_function(const char* name) {
+    [[maybe_unused]] const unsigned version = std::string_view(name).starts_with("cuMulticast") ? 12010 : 12000;
     void* f = nullptr;
     cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
 #if CUDART_VERSION >= 12050
@@ -23,6 +28,37 @@ Function* driver_function(const char* name, [[maybe_unused]] unsigned version = 
     if (code == cudaSuccess && found == cudaDriverEntryPointSuccess) return reinterpret_cast<Function*>(f);
     cudaGetLastError();
     return nullptr;
+}
+
+/// Calls the driver's function of that name; CUDA_ERROR_NOT_FOUND where it has none.
+template <class... X>
+CUresult try_driver(const char* name, X... x) {
+    auto* const f = driver_function<CUresult(X...)>(name);
+    return f == nullptr ? CUDA_ERROR_NOT_FOUND : f(x...);
+}
+/// The same; throws unsupported where it fails.
+template <class... X>
+void call_driver(const char* name, X... x) {
+    const CUresult code = try_driver(name, x...);
+    if (code == CUDA_SUCCESS) return;
+    throw error(errc::unsupported,
+        (error_text() << name
+                      << (code == CUDA_ERROR_NOT_FOUND
+                                 ? ": cudaGetDriverEntryPointByVersion finds no such function, or it failed with error "
+                                 : " failed with error ")
+                      << static_cast<int>(code) << " of the driver")
+            .text());
+}
+
+/// The UUID of a device, which no other one has, whatever its number in a process: a slice of a GPU in MIG mode has the
+/// GPU's bus id, and a UUID of its own.
+using device_uuid = std::array<char, 16>;
+inline device_uuid uuid_of(int number) {
+    CUdevice device = 0;
+    CUuuid uuid{};
+    call_driver("cuDeviceGet", &device, number);
+    call_driver("cuDeviceGetUuid", &uuid, device);
+    return std::to_array(uuid.bytes);
 }
 
 /// How far `at` lies behind the begin of its allocation, as the driver sees it; 0 where the driver does not say.

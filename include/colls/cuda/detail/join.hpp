@@ -76,7 +76,8 @@ struct process_info {
     std::int32_t succeeded;  ///< in every step so far; else `why` says what has failed
     std::int32_t channels, device_number;
     std::uint64_t host;
-    char device[32];  ///< PCI bus id
+    char device[32];  ///< PCI bus id: for texts
+    device_uuid uuid;
     process_name process;
     std::uint64_t scratch_bytes, packet_bytes, small_bytes, middle_bytes, chunk_bytes;  ///< of the options
     std::uint64_t far_channels, far_bytes;
@@ -86,27 +87,6 @@ struct process_info {
     cudaIpcMemHandle_t memory;  ///< the workspace, with the arena behind it
     char why[320];
 };
-
-[[noreturn]] inline void no_peer_access(int rank, int device, int peer, const char* peer_device) {
-    throw error(errc::peer_failed,
-        (error_text() << "colls: cuda: rank " << rank << " on device " << device << " cannot reach rank " << peer
-                      << " on device " << peer_device << ": no peer access between them")
-            .text(),
-        rank, peer);
-}
-
-/// Throws peer_failed where `device` has no access to a peer's device. A device that this process does not see cannot
-/// be asked, and is accepted: opening its memory will fail.
-inline void check_peer_access(const process_info& peer_info, int device, int rank, int peer) {
-    int peer_device = 0, can = 1;
-    if (cudaDeviceGetByPCIBusId(&peer_device, peer_info.device) != cudaSuccess) {
-        cudaGetLastError();
-        return;
-    }
-    if (peer_device == device) return;
-    check(cudaDeviceCanAccessPeer(&can, device, peer_device), "cudaDeviceCanAccessPeer", rank);
-    if (can == 0) no_peer_access(rank, device, peer, peer_info.device);
-}
 
 /// Lets kernels on device `from`, of rank a, access memory of device `to`. False: they cannot.
 inline bool enable_peer_access(int from, int to, int a) {
@@ -220,6 +200,8 @@ private:
                 rank_);
         own_.chunk_bytes = o_.chunk_bytes;
         check(cudaDeviceGetPCIBusId(own_.device, sizeof own_.device, device_), "cudaDeviceGetPCIBusId", rank_);
+        for (int d = 0; d < devices; ++d) visible_.push_back(uuid_of(d));
+        own_.uuid = visible_[static_cast<std::size_t>(device_)];
     }
     void allocate(shared_allocations& memory) {
         int channels = own_.channels;
@@ -242,7 +224,7 @@ private:
         }
         for (int r = 0; r < n_ && !o_.share_devices; ++r)
             for (int q = 0; q < r; ++q)
-                if (of(q).host == of(r).host && std::strcmp(of(q).device, of(r).device) == 0)
+                if (of(q).host == of(r).host && of(q).uuid == of(r).uuid)
                     throw error(errc::invalid_argument,
                         (error_text() << "ranks " << q << " and " << r << " name the same device, " << of(r).device
                                       << " (number " << of(q).device_number << " and " << of(r).device_number
@@ -279,14 +261,35 @@ private:
             if (p.host != own_.host) {
                 at = far_->memory().shadow(r);
             } else if (r != rank_) {
-                check_peer_access(p, device_, rank_, r);
-                check(
-                    cudaIpcOpenMemHandle(&at, p.memory, cudaIpcMemLazyEnablePeerAccess), "cudaIpcOpenMemHandle", rank_);
+                at = opened(r);
                 memory.mapped.push_back(at);
                 at = static_cast<std::byte*>(at) + p.offset;  // what is opened is the whole allocation
             }
             workspaces_[static_cast<std::size_t>(r)] = static_cast<std::byte*>(at);
         }
+    }
+    /// The memory of another rank of this host. A device that this process does not see cannot be asked for access.
+    void* opened(int r) const {
+        const process_info& p = of(r);
+        const auto seen = std::find(visible_.begin(), visible_.end(), p.uuid);
+        int can = 1;
+        if (seen != visible_.end() && p.uuid != own_.uuid)
+            check(cudaDeviceCanAccessPeer(&can, device_, static_cast<int>(seen - visible_.begin())),
+                "cudaDeviceCanAccessPeer", rank_);
+        void* at = nullptr;
+        const cudaError_t code = can == 0 ? cudaErrorPeerAccessUnsupported
+                                          : cudaIpcOpenMemHandle(&at, p.memory, cudaIpcMemLazyEnablePeerAccess);
+        if (code == cudaSuccess) return at;
+        cudaGetLastError();
+        throw error(errc::peer_failed,
+            (error_text() << "colls: cuda: rank " << rank_ << " on device " << device_ << " cannot reach rank " << r
+                          << " on device " << p.device << ": "
+                          << (can == 0 ? "no peer access between them: " : "cudaIpcOpenMemHandle failed: ")
+                          << cudaGetErrorString(code)
+                          << (seen == visible_.end() ? " (a MIG slice reaches no other GPU instance)" : "")
+                          << ": start each process with another COLLS_HOST, and data go through the host")
+                .text(),
+            rank_, r);
     }
     void connect(shared_allocations& memory) {
         std::vector<std::uint64_t> regions;  // of each rank: absolute, exported
@@ -399,6 +402,7 @@ private:
     process_info own_{};
     errc code_ = errc::peer_failed;
     std::vector<process_info> all_;
+    std::vector<device_uuid> visible_;  ///< the devices that this process sees, by their numbers
     std::vector<std::byte*> workspaces_;
     v1::detail::value_exchange<Host, process_info> exchange_;
     std::function<void()> meet_;  ///< a barrier over all processes, which allocates nothing
@@ -488,7 +492,7 @@ inline std::vector<joined_rank> join_devices(const std::vector<int>& devices, co
             j.ranks->set_multicast(
                 {memory->multicast->of(static_cast<std::size_t>(j.rank)), memory->multicast->all(), window});
         j.ranks->connect({j.rank}, workspaces, std::vector<std::uint64_t>(devices.size()));
-        j.ranks->set_peer_devices(devices, through_host ? 0 : o.arena_bytes);
+        j.ranks->set_peer_devices(devices);
         if (through_host) j.ranks->hide_memory();
     }
     return all;

@@ -5,7 +5,6 @@
 #include <colls/cuda/detail/calls_together.hpp>
 #include <colls/cuda/detail/local_ranks.hpp>
 #include <colls/cuda/detail/protocol_table.hpp>
-#include <colls/cuda/detail/staging.hpp>
 
 #include <algorithm>
 #include <iterator>
@@ -93,11 +92,10 @@ inline void launch_kernel(
 /// what else can go wrong.
 [[noreturn]] inline void call_failed(local_ranks& ranks) {
     const int rank = ranks.ranks().front().rank;
-    const bool alone = static_cast<int>(ranks.ranks().size()) == ranks.size();
     try {
         throw;
     } catch (const error& e) {
-        if (alone) throw;
+        if (ranks.is_whole()) throw;
         if (e.code() == errc::peer_failed)
             ranks.order(failure::failed, rank, e.what());
         else
@@ -105,7 +103,7 @@ inline void launch_kernel(
         throw;
     } catch (const std::exception& e) {
         const bool memory = dynamic_cast<const std::bad_alloc*>(&e) != nullptr;
-        if (!alone) ranks.order(failure::failed, rank, memory ? "out of host memory" : e.what());
+        if (!ranks.is_whole()) ranks.order(failure::failed, rank, memory ? "out of host memory" : e.what());
         throw;
     }
 }
@@ -114,8 +112,8 @@ inline void launch_kernel(
 inline std::uint64_t chunk_for_windows(const local_ranks& ranks, const slot_map& map, std::uint64_t element) {
     const far_layout& windows = ranks.far()->memory().layout;
     const std::int32_t blocks = std::max(map.most_transfers, 1);
-    const std::uint64_t room = windows.window_bytes / static_cast<std::uint64_t>(blocks) / 128 * 128;
-    if (static_cast<std::uint32_t>(blocks) > windows.pieces || room < slot_bytes(quantum, element))
+    const std::uint64_t chunk = chunk_within(windows.window_bytes / static_cast<std::uint64_t>(blocks), element);
+    if (static_cast<std::uint32_t>(blocks) > windows.pieces || chunk == 0)
         throw error(errc::unsupported,
             (error_text() << "colls: cuda: rank " << ranks.ranks().front().rank
                           << ": options.far_bytes has no room for " << blocks
@@ -123,7 +121,7 @@ inline std::uint64_t chunk_for_windows(const local_ranks& ranks, const slot_map&
                              "schedule that sends fewer")
                 .text(),
             ranks.ranks().front().rank);
-    return (room / element / quantum - 1) * quantum;
+    return chunk;
 }
 
 /// A call that is ready to be launched: `Second` is what its kernel takes besides the arguments.
@@ -203,7 +201,6 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
 
     kernel_arguments<Op, Epilogue> a{
         ranks.handles(), static_cast<std::int32_t>(all.size()), 1, {}, {}, {}, !offsets.empty(), {}, op, epilogue};
-    bool reached = true;  // by the other devices of the process
     for (std::size_t i = 0; i < all.size(); ++i) {
         const rank_buffers& b = all[i];
         const int r = ranks.ranks()[i].rank;
@@ -214,14 +211,14 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
             refuse(what, r, why.text());
         }
         a.common.count = count;
-        reached = check_pointer(what, r, b.in, b.in_count, ranks.device(), "input") && reached;
-        reached = check_pointer(what, r, b.out, b.out_count, ranks.device(), "output") && reached;
+        const bool in_reached = check_pointer(what, r, b.in, b.in_count, ranks.device(), "input"),
+                   out_reached = check_pointer(what, r, b.out, b.out_count, ranks.device(), "output");
         check_overlap(what, r, b, sizeof(T), sizeof(D),
             offsets.empty() ? balanced(count, static_cast<std::uint64_t>(n), static_cast<std::uint64_t>(r)).first
                             : offsets[static_cast<std::size_t>(r)]);
         a.of[i] = {static_cast<const std::byte*>(b.in), static_cast<std::byte*>(b.out),
-            ranks.address_for_peers(b.in, b.in_count * sizeof(T)),
-            ranks.address_for_peers(b.out, b.out_count * sizeof(D))};
+            ranks.address_for_peers(b.in, b.in_count * sizeof(T), in_reached),
+            ranks.address_for_peers(b.out, b.out_count * sizeof(D), out_reached)};
     }
 
     kernel_call& c = a.common;
@@ -304,12 +301,11 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
     if (ranks.far()) c.chunk = std::min(c.chunk, chunk_for_windows(ranks, m.map, sizeof(T)));
     constexpr bool is_plain = std::is_same_v<Epilogue, no_epilogue> && std::is_same_v<T, D>;
     constexpr bool stages = reduces(what) && has_leaf<Op, accumulator<T, Op>>;
-    if (m.map.scratch_needed || !is_plain || stages || ranks.reachable().all == 0) {
-        // Each slot, and its landing slot, has to fit into scratch memory.
-        const std::uint64_t slots = 2 * static_cast<std::uint64_t>(c.width), room = ranks.sizes().scratch_bytes / slots;
-        while (c.chunk > quantum && slot_bytes(c.chunk, sizeof(T)) > room)
-            c.chunk = chunk_elements<T>((c.chunk - quantum) * sizeof(T) / 2);
-        if (slot_bytes(c.chunk, sizeof(T)) > room)
+    if (m.map.scratch_needed || !is_plain || stages || !ranks.is_whole()) {
+        // Each slot, and if a round may overwrite what it sends its landing slot, has to fit into scratch memory.
+        const std::uint64_t slots = (m.map.scratch_needed ? 2 : 1) * static_cast<std::uint64_t>(c.width);
+        c.chunk = std::min(c.chunk, chunk_within(ranks.sizes().scratch_bytes / slots, sizeof(T)));
+        if (c.chunk == 0)
             throw error(errc::unsupported,
                 (error_text() << "colls: cuda: " << name_of(what) << " on rank " << rank
                               << ": options.scratch_bytes has no room for " << static_cast<std::size_t>(slots)
@@ -321,15 +317,8 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
     c.chunks = static_cast<std::int32_t>(
         chunks_needed(longest_of(c.user_blocks), static_cast<std::uint64_t>(c.channels), c.chunk));
     set_fingerprint(m.map.fingerprint ^ name_hash<Schedule>());
-    std::size_t used = 0;
-    calls_together* const together = ranks.together();
-    staged_call staged(ranks, stream, together != nullptr ? together->staged : used);
-    const bool by_staging = !reached && ranks.staging().size() != 0;
-    if (by_staging) staged.stage(what, all[0], sizeof(T), sizeof(D), a.of[0]);
     issue(ranks, what, reinterpret_cast<const void*>(&schedule_kernel<Schedule, T, D, Op, Epilogue>), a, in_kernel,
         stream);
-    if (by_staging && together != nullptr) together->copies_back.emplace_back([staged] { staged.copy_back(); });
-    if (by_staging && together == nullptr) staged.copy_back();
 }
 
 }  // namespace colls::inline v1::cuda::detail

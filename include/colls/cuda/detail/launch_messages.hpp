@@ -43,14 +43,11 @@ void launch_messages(local_ranks& ranks, call_name what, std::vector<message> se
 /// Checks a buffer of a message, of `bytes`, and adds it to `to`.
 inline void add_message(local_ranks& ranks, call_name what, std::vector<message>& to, bool sends, const void* at,
     std::size_t bytes, int peer) {
-    const int rank = ranks.ranks().front().rank, n = ranks.size();
-    check_rank(what, rank, "rank", peer, n);
-    // Within one process other devices may not reach memory of a pool.
+    const int rank = ranks.ranks().front().rank;
+    check_rank(what, rank, "rank", peer, ranks.size());
     const bool reached = check_pointer(what, rank, at, bytes, ranks.device(), sends ? "sent" : "received");
     message m{static_cast<std::byte*>(const_cast<void*>(at)), bytes, peer, shared_address::absolute};
-    if (sends && peer != rank && !ranks.is_far(peer))
-        m.region = reached || n == static_cast<int>(ranks.ranks().size()) ? ranks.address_for_peers(at, bytes).region
-                                                                          : shared_address::hidden;
+    if (sends && peer != rank && !ranks.is_far(peer)) m.region = ranks.address_for_peers(at, bytes, reached).region;
     to.push_back(m);
 }
 

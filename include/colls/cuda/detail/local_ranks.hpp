@@ -81,6 +81,8 @@ public:
     local_ranks& operator=(const local_ranks&) = delete;
 
     int size() const { return n_; }
+    /// Are all ranks of the group local? Else other devices, or other processes, read this device's memory.
+    bool is_whole() const { return static_cast<int>(ranks_.size()) == n_; }
     int device() const { return device_; }
     const workspace_layout& sizes() const { return sizes_; }
     const options& chosen_options() const { return options_; }
@@ -173,7 +175,7 @@ public:
     }
     /// Tells the other ranks that this one has not made a call, for the given reason; empty: that it has made it now.
     void set_refusal(const char* text, failure why = failure::refused) noexcept {
-        if (static_cast<int>(ranks_.size()) == n_ || (*text == '\0' && !has_refused_)) return;
+        if (is_whole() || (*text == '\0' && !has_refused_)) return;
         has_refused_ = *text != '\0';
         for (const local_rank& l : ranks_)
             tell(l.rank, text, workspace_layout::refusal_begin, has_refused_ ? poison_word(why, l.rank) : 0);
@@ -199,9 +201,11 @@ public:
 
     /// The memory of this device that other ranks reach.
     const reachable_memory& reachable() const { return reachable_; }
-    /// How the other ranks reach a buffer of this device.
-    shared_address address_for_peers(const void* at, std::size_t bytes) const {
-        return reachable_.address_of(reinterpret_cast<std::uint64_t>(at), bytes);
+    /// How the other ranks reach a buffer of this device. `reached`: it is memory to which peer access leads.
+    shared_address address_for_peers(const void* at, std::size_t bytes, bool reached) const {
+        const auto address = reinterpret_cast<std::uint64_t>(at);
+        if (is_whole()) return {address, shared_address::absolute, 0};
+        return reached ? reachable_.address_of(address, bytes) : shared_address{0, shared_address::hidden, 0};
     }
     /// Between processes: the others reach these bytes only, as region `exported`.
     void export_memory(const std::byte* at, std::size_t bytes) {
@@ -262,16 +266,11 @@ public:
     bool has_memory_domains() const { return has_memory_domains_; }
     /// Where launches of this group are counted; null: it has all its ranks, and no launch waits for another device.
     device_residency* residency() const { return resident_.get(); }
-    /// The devices of all ranks of this process; `bytes`: staging memory, for buffers that they do not reach.
-    void set_peer_devices(std::vector<int> devices, std::size_t bytes) {
-        if (devices.size() > 1 && bytes > 0) staging_ = device_memory(device_, bytes);
-        peer_devices_ = std::move(devices);
-    }
+    /// The devices of all ranks of this process.
+    void set_peer_devices(std::vector<int> devices) { peer_devices_ = std::move(devices); }
     /// The calls that are launched together, while there are such; else null.
     calls_together* together() const { return together_; }
     void set_together(calls_together* t) { together_ = t; }
-    /// Memory that the other devices of the process reach; empty where all memory of this device is reached.
-    const device_memory& staging() const { return staging_; }
 
 private:
     /// Writes a text and then a word at `at` into the workspace of a local rank. Not if the device cannot: its kernels
@@ -379,7 +378,6 @@ private:
     bool has_memory_domains_ = false;
     resident_group resident_;
     std::vector<int> peer_devices_;
-    device_memory staging_;
     calls_together* together_ = nullptr;
     private_stream orders_;
     std::mutex order_mutex_;

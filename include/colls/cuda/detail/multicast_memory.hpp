@@ -7,7 +7,6 @@
 #pragma once
 
 #include <colls/cuda/detail/driver.hpp>
-#include <colls/cuda/detail/runtime.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -25,9 +24,9 @@ public:
     multicast_memory(const std::vector<int>& devices, std::uint64_t bytes) : multicast_memory() {
         for (const int d : devices) {
             CUdevice device = 0;
-            call("cuDeviceGet", &device, d);
+            call_driver("cuDeviceGet", &device, d);
             int has = 0;
-            call("cuDeviceGetAttribute", &has, CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, device);
+            call_driver("cuDeviceGetAttribute", &has, CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, device);
             if (has == 0)
                 throw error(errc::unsupported, (error_text() << "device " << d << " has no multicast memory").text());
             shares_.push_back({device, d});
@@ -37,23 +36,23 @@ public:
         object.numDevices = static_cast<unsigned>(devices.size());
         object.size = bytes;
         std::size_t granule = 0;
-        call("cuMulticastGetGranularity", &granule, const_cast<const CUmulticastObjectProp*>(&object),
+        call_driver("cuMulticastGetGranularity", &granule, const_cast<const CUmulticastObjectProp*>(&object),
             CU_MULTICAST_GRANULARITY_MINIMUM);
         for (const share& s : shares_) {
             const CUmemAllocationProp memory = memory_of(s);
             std::size_t of_device = 0;
-            call("cuMemGetAllocationGranularity", &of_device, &memory, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+            call_driver("cuMemGetAllocationGranularity", &of_device, &memory, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
             granule = of_device > granule ? of_device : granule;  // both are powers of two
         }
         bytes_ = object.size = (bytes + granule - 1) / granule * granule;
-        call("cuMulticastCreate", &object_, const_cast<const CUmulticastObjectProp*>(&object));
+        call_driver("cuMulticastCreate", &object_, const_cast<const CUmulticastObjectProp*>(&object));
         // Memory can be bound when all devices are there.
-        for (const share& s : shares_) call("cuMulticastAddDevice", object_, s.device);
+        for (const share& s : shares_) call_driver("cuMulticastAddDevice", object_, s.device);
         for (share& s : shares_) {
             const device_guard there(s.number);
             const CUmemAllocationProp memory = memory_of(s);
-            call("cuMemCreate", &s.memory, bytes_, &memory, 0ull);
-            call("cuMulticastBindMem", object_, std::size_t{0}, s.memory, std::size_t{0}, bytes_, 0ull);
+            call_driver("cuMemCreate", &s.memory, bytes_, &memory, 0ull);
+            call_driver("cuMulticastBindMem", object_, std::size_t{0}, s.memory, std::size_t{0}, bytes_, 0ull);
             s.is_bound = true;
             map(s.own, s.memory, granule, {s.number});
         }
@@ -65,10 +64,10 @@ public:
         unmap(all_);
         for (const share& s : shares_) {
             unmap(s.own);
-            if (s.is_bound) try_call("cuMulticastUnbind", object_, s.device, std::size_t{0}, bytes_);
-            if (s.memory != 0) try_call("cuMemRelease", s.memory);
+            if (s.is_bound) try_driver("cuMulticastUnbind", object_, s.device, std::size_t{0}, bytes_);
+            if (s.memory != 0) try_driver("cuMemRelease", s.memory);
         }
-        if (object_ != 0) try_call("cuMemRelease", object_);
+        if (object_ != 0) try_driver("cuMemRelease", object_);
     }
 
     /// The memory of devices[i], for plain accesses by that device.
@@ -93,23 +92,6 @@ private:
     // The destructor runs, too, if the other constructor throws behind this one.
     multicast_memory() = default;
 
-    template <class... X>
-    static CUresult try_call(const char* name, X... x) noexcept {
-        auto* const f = driver_function<CUresult(X...)>(name, 12010);
-        return f == nullptr ? CUDA_ERROR_NOT_FOUND : f(x...);
-    }
-    template <class... X>
-    static void call(const char* name, X... x) {
-        const CUresult code = try_call(name, x...);
-        if (code == CUDA_SUCCESS) return;
-        throw error(errc::unsupported,
-            (error_text() << name
-                          << (code == CUDA_ERROR_NOT_FOUND ? ": the driver has no such function, or failed with error "
-                                                           : " failed with error ")
-                          << static_cast<int>(code) << " of the driver")
-                .text());
-    }
-
     static CUmemAllocationProp memory_of(const share& s) {
         CUmemAllocationProp p{};
         p.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -118,8 +100,8 @@ private:
         return p;
     }
     void map(mapping& m, handle what, std::size_t alignment, const std::vector<int>& devices) {
-        call("cuMemAddressReserve", &m.at, bytes_, alignment, CUdeviceptr{0}, 0ull);
-        call("cuMemMap", m.at, bytes_, std::size_t{0}, what, 0ull);
+        call_driver("cuMemAddressReserve", &m.at, bytes_, alignment, CUdeviceptr{0}, 0ull);
+        call_driver("cuMemMap", m.at, bytes_, std::size_t{0}, what, 0ull);
         m.is_mapped = true;
         std::vector<CUmemAccessDesc> access(devices.size());
         for (std::size_t i = 0; i < devices.size(); ++i) {
@@ -127,11 +109,11 @@ private:
             access[i].location.id = devices[i];
             access[i].flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
         }
-        call("cuMemSetAccess", m.at, bytes_, const_cast<const CUmemAccessDesc*>(access.data()), access.size());
+        call_driver("cuMemSetAccess", m.at, bytes_, const_cast<const CUmemAccessDesc*>(access.data()), access.size());
     }
     void unmap(const mapping& m) const noexcept {
-        if (m.is_mapped) try_call("cuMemUnmap", m.at, bytes_);
-        if (m.at != 0) try_call("cuMemAddressFree", m.at, bytes_);
+        if (m.is_mapped) try_driver("cuMemUnmap", m.at, bytes_);
+        if (m.at != 0) try_driver("cuMemAddressFree", m.at, bytes_);
     }
 
     std::size_t bytes_ = 0;

@@ -115,8 +115,10 @@ bool holds(const void* at) {
 
 }  // namespace
 
+bool are_slices() { return setting("EMULATED_MIG", 0) != 0; }
+
 /// The devices that this process sees, by their numbers on the machine. CUDA_VISIBLE_DEVICES lists them, up to the
-/// first that there is not.
+/// first that there is not. Of slices a process sees one.
 static const std::vector<int>& visible_devices() {
     static const std::vector<int> all = [] {
         std::vector<int> seen;
@@ -130,12 +132,21 @@ static const std::vector<int>& visible_devices() {
             if (end == d.c_str() || *end != '\0' || number < 0 || number >= there) break;
             seen.push_back(static_cast<int>(number));
         }
+        if (are_slices() && !seen.empty()) seen.resize(1);
         return seen;
     }();
     return all;
 }
 int device_count() { return static_cast<int>(visible_devices().size()); }
 int physical_device(int d) { return visible_devices()[static_cast<std::size_t>(d)]; }
+CUuuid uuid_of(int d) {
+    CUuuid uuid{};
+    std::memcpy(uuid.bytes, "emulated device", 15);
+    uuid.bytes[15] = static_cast<char>(physical_device(d));
+    return uuid;
+}
+/// The number of the bus that a device of this process is on.
+static int bus_of(int d) { return are_slices() ? 1 : physical_device(d) + 1; }
 int multiprocessors() {
     static const int n = setting("EMULATED_SMS", 8);
     return n;
@@ -248,6 +259,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int d) {
     if (!is_device(d)) return fail(cudaErrorInvalidDevice);
     *p = {};
     std::snprintf(p->name, sizeof p->name, "emulator");
+    p->uuid = uuid_of(d);
     p->major = 9;
     p->totalGlobalMem = std::size_t{16} << 30;
     p->multiProcessorCount = multiprocessors();
@@ -260,7 +272,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int d) {
 cudaError_t cudaDeviceGetPCIBusId(char* text, int room, int d) {
     EMULATED_CALL("cudaDeviceGetPCIBusId");
     if (!is_device(d)) return fail(cudaErrorInvalidDevice);
-    std::snprintf(text, static_cast<std::size_t>(room), "0000:%02x:00.0", physical_device(d) + 1);
+    std::snprintf(text, static_cast<std::size_t>(room), "0000:%02x:00.0", bus_of(d));
     return cudaSuccess;
 }
 cudaError_t cudaDeviceGetByPCIBusId(int* d, const char* text) {
@@ -268,7 +280,7 @@ cudaError_t cudaDeviceGetByPCIBusId(int* d, const char* text) {
     unsigned bus = 0;
     if (std::sscanf(text, "0000:%x:00.0", &bus) == 1)
         for (int seen = 0; seen < device_count(); ++seen)
-            if (physical_device(seen) == static_cast<int>(bus) - 1) return *d = seen, cudaSuccess;
+            if (bus_of(seen) == static_cast<int>(bus)) return *d = seen, cudaSuccess;
     return fail(cudaErrorInvalidDevice);
 }
 

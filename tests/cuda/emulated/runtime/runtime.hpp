@@ -36,6 +36,7 @@ cudaError_t fail(cudaError_t);
 inline constexpr std::string_view known_calls[] = {
     "cuDeviceGet",
     "cuDeviceGetAttribute",
+    "cuDeviceGetUuid",
     "cuMemAddressFree",
     "cuMemAddressReserve",
     "cuMemCreate",
@@ -139,6 +140,10 @@ int current_device();
 bool is_device(int);
 /// The number of a device on the machine, of which a process may see a part.
 int physical_device(int);
+/// Are the devices slices of one GPU (EMULATED_MIG)?
+bool are_slices();
+/// A device's UUID: the same in all processes.
+CUuuid uuid_of(int);
 /// Host memory that the runtime knows nothing of.
 bool is_pageable(const void*);
 /// Every byte is in one live allocation, or all are pageable.

@@ -48,7 +48,7 @@ int number_of_file(int file) {
     return number;
 }
 
-bool devices_are_connected() { return setting("EMULATED_PEERS", 1) != 0; }
+bool devices_are_connected() { return setting("EMULATED_PEERS", 1) != 0 && !are_slices(); }
 
 /// Memory of the runtime's pools stays with its device; that of cudaMalloc is reached once peer access is enabled; that
 /// of cuMemCreate by the devices that cuMemSetAccess names.

@@ -86,6 +86,12 @@ CUresult device_get(CUdevice* device, int number) {
     *device = number;
     return CUDA_SUCCESS;
 }
+CUresult device_get_uuid(CUuuid* uuid, CUdevice device) {
+    EMULATED_DRIVER_CALL("cuDeviceGetUuid")
+    if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
+    *uuid = uuid_of(device);
+    return CUDA_SUCCESS;
+}
 CUresult device_get_attribute(int* value, CUdevice_attribute what, CUdevice device) {
     EMULATED_DRIVER_CALL("cuDeviceGetAttribute")
     if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
@@ -312,6 +318,7 @@ void* virtual_memory_function(std::string_view name) {
     static const std::map<std::string_view, void*> functions = {
         {"cuDeviceGet", reinterpret_cast<void*>(&device_get)},
         {"cuDeviceGetAttribute", reinterpret_cast<void*>(&device_get_attribute)},
+        {"cuDeviceGetUuid", reinterpret_cast<void*>(&device_get_uuid)},
         {"cuMulticastGetGranularity", reinterpret_cast<void*>(&multicast_granularity)},
         {"cuMulticastCreate", reinterpret_cast<void*>(&multicast_create)},
         {"cuMulticastAddDevice", reinterpret_cast<void*>(&multicast_add_device)},
