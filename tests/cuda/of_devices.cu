@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -288,6 +289,27 @@ void refusals(int n) {
         [&] { colls::cuda::all_reduce<colls::ring>(g[0], x[0]->on_device(), colls::sum, g.stream(0)); });
 }
 
+/// Two groups where all streams of a device share a queue (CUDA_DEVICE_MAX_CONNECTIONS=1): refused on two streams at a
+/// time, not on one, nor one after the other.
+int one_queue(int n) {
+    const colls::cuda::options o{.channels = 2, .scratch_bytes = 64 << 10};
+    group a(n, o), b(n, o);
+    auto x = buffers(a, 50, plain), y = buffers(b, 50, plain);
+    const auto call = [&](group& g, auto& data, std::size_t r, cudaStream_t stream) {
+        colls::cuda::all_reduce(g[r], data[r]->on_device(), colls::sum, stream);
+    };
+    call(a, x, 0, a.stream(0));
+    expect_error(errc::unsupported, "two groups on two streams of one queue", "CUDA_DEVICE_MAX_CONNECTIONS is 1",
+        [&] { call(b, y, 0, b.stream(0)); });
+    call(b, y, 0, a.stream(0));
+    for (std::size_t r = 1; r < a.size(); ++r) call(a, x, r, a.stream(r)), call(b, y, r, a.stream(r));
+    a.finish();
+    for (std::size_t r = 0; r < b.size(); ++r) call(b, y, r, b.stream(r));
+    b.finish();
+    std::printf("one queue: %s\n", failed == 0 ? "right" : "wrong");
+    return failed == 0 ? 0 : 1;
+}
+
 /// Three groups of which the devices hold two at a time.
 void residency(int n) {
     const int channels = colls::cuda::detail::multiprocessors(0) / 2;
@@ -356,12 +378,14 @@ int run(int n) {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+    const bool of_queues = argc > 1 && std::strcmp(argv[1], "one_queue") == 0;
+    if (of_queues) setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1);
     int devices = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices < 2)
         return std::printf("left out: there are not two GPUs\n"), 77;
     try {
-        return run(std::min(devices, 3));
+        return of_queues ? one_queue(std::min(devices, 3)) : run(std::min(devices, 3));
     } catch (const colls::error& e) {
         return std::printf("%s\n", e.what()), 1;
     }
