@@ -396,13 +396,14 @@ void thread_context::load_strong(space s, u64 address, void* to, u32 bytes, sema
     if (m.weak) {
         const auto i = m.messages.find(key);
         if (i != m.messages.end() && i->second.bytes == bytes && i->second.last[0].value == value) {
-            const message& known = i->second;
+            message& known = i->second;
             u64& newest = newest_in(*block, key);
             u32 k = 0;
-            while (k + 1 < known.known && newest < known.last[k].number && m.below(2) == 0 &&
+            while (k + 1 < known.known && newest < known.last[k].number && m.below(4) == 0 &&
                    !is_ordered(*this, known.last[k].slot, known.last[k].thread, known.last[k].clock))
                 ++k;
-            const message::write& seen = known.last[k];
+            message::write& seen = known.last[k];
+            seen.is_seen |= seen.slot != block->slot;
             value = seen.value;
             newest = std::max(newest, seen.number);
             take(*this, seen.released, how, reach);
@@ -427,9 +428,12 @@ void thread_context::store_strong(
         message& known = message_at(at, bytes);
         const message::write& last = known.last[0];
         u64& newest = newest_in(*block, reinterpret_cast<u64>(at));
-        if (last.number > newest && !is_ordered(*this, last.slot, last.thread, last.clock) && m.below(2) == 0) return;
+        if (last.number > newest && !last.is_seen && !is_ordered(*this, last.slot, last.thread, last.clock) &&
+            m.below(2) == 0)
+            return;
         const u32 clock = clock_of(*this);
-        known.add({value, ++m.strong_writes, block->slot, index, clock, released_by(*this, releases(how), reach)});
+        known.add(
+            {value, ++m.strong_writes, block->slot, index, clock, released_by(*this, releases(how), reach), false});
         newest = m.strong_writes;
         tell_host(reinterpret_cast<u64>(at), known.last[0].released);
     }
@@ -453,7 +457,7 @@ u64 thread_context::update(
             take_foreign(*this, reinterpret_cast<u64>(at), how);
         const u32 clock = clock_of(*this);
         auto released = both(last.released, released_by(*this, releases(how), reach));
-        known.add({value, ++m.strong_writes, block->slot, index, clock, std::move(released)});
+        known.add({value, ++m.strong_writes, block->slot, index, clock, std::move(released), false});
         newest_in(*block, reinterpret_cast<u64>(at)) = m.strong_writes;
         tell_host(reinterpret_cast<u64>(at), known.last[0].released);
     }

@@ -82,6 +82,9 @@ struct block_context {
 
     host_stores to_host;
 
+    u32 turns_to_hold = 0;  ///< until it stands still; 0: it does not
+    u64 held_until = 0;     ///< time of the host; 0: it does not stand still
+
     std::array<barrier_state, 16> barriers;
     std::vector<warp> warps;
 
@@ -119,6 +122,7 @@ struct message {
         u64 number = 0;  ///< counts strong writes; 0: what was there before the first one
         u32 slot = 0, thread = 0, clock = 0;
         release_chain released;
+        bool is_seen = false;  ///< by another block: a store that is made later comes later
     };
     std::array<write, 4> last;  ///< the newest first
     u32 known = 0, bytes = 0;

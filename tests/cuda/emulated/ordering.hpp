@@ -7,7 +7,8 @@
 // block's other threads that no barrier has told it. Memory
 // remembers its last accesses, each with block, thread and clock; an access that conflicts with one that is not ordered
 // before it is a race, however the run went. An unordered strong load (relaxed, volatile) may return one of the values
-// before the last one. An unordered strong store may come before the last one, which then stands.
+// before the last one. An unordered strong store may come before the last one, which then stands, unless that one has
+// been read.
 //
 // A grid begins with what its stream knows: the work before it there, that of events it has waited for, and what the
 // host had waited for when it launched it. That another grid has ended in fact is no order.
