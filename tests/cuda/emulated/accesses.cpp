@@ -307,13 +307,10 @@ void take(thread_context& t, const release_chain& all, semantics how, scope reac
         const scope needed = common_scope(*t.block, r.slot);
         const auto s = static_cast<int>(needed);
         if (!r.seen[s] || reach < needed) continue;
-        if (acquires(how)) {
+        if (acquires(how))
             acquire(t, *r.seen[s]);
-        } else if (t.order.last_to_acquire[s] != r.seen[s].get()) {
-            t.order.to_acquire[s].join(*r.seen[s]);
-            t.order.last_to_acquire[s] = r.seen[s].get();
-            t.order.has_to_acquire = true;
-        }
+        else
+            t.order.will_acquire(r.seen[s], s);
     }
 }
 /// A value that no kernel of this process has written: what was before it is not known.
@@ -470,9 +467,9 @@ void thread_context::fence(scope reach, bool sequential, u32) {
     if (!m.weak) return;
     if (order.has_to_acquire)
         for (int s = 0; s <= static_cast<int>(reach); ++s) {
+            order.add_more(s);
             acquire(*this, order.to_acquire[s]);
             order.to_acquire[s] = {};
-            order.last_to_acquire[s] = nullptr;
         }
     if (reach == scope::system) {
         if (order.may_be_foreign) acquire_all(*this);

@@ -6,7 +6,6 @@
 #include "machine.hpp"
 
 #include <array>
-#include <atomic>
 #include <deque>
 #include <string>
 #include <unordered_map>
@@ -146,7 +145,7 @@ struct machine_state {
     u64 strong_writes = 0;
     view sequential;                  ///< of sequentially consistent fences of system scope
     std::vector<view> sequential_on;  ///< of each device, and those of its scope
-    std::atomic<u64> time{0};         ///< nanoseconds: what kernels take for the time
+    u64 time = 0;                     ///< nanoseconds: what kernels take for the time
 
     /// A random number below n.
     u32 below(u32 n) {

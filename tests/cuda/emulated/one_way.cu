@@ -64,7 +64,7 @@ struct rank_state {
 
 /// A rank's part of a call, with what fills its input before and looks at its output behind.
 void call(kind what, colls::cuda::communicator& comm, rank_state& s, std::size_t count, int number) {
-    const int me = comm.rank(), root = number / 2;  // two calls each, so that it may go ahead
+    const int me = comm.rank(), root = (number + 1) / 2;  // 0, 1, 1, 2: one may go ahead
     const std::size_t all = n * count;
     const bool is_root = me == root;
     const auto of = [](float* at, std::size_t size) { return std::span<float>(at, size); };
@@ -94,15 +94,15 @@ void call(kind what, colls::cuda::communicator& comm, rank_state& s, std::size_t
 }
 
 void back_to_back(protocol p, std::size_t count) {
-    auto ranks = colls::cuda::communicator::of_devices({0, 1, 2}, {.channels = 2,
-                                                                      .protocol = p,
-                                                                      .chunk_bytes = 8 << 10,
-                                                                      .scratch_bytes = 128 << 10,
-                                                                      .packet_bytes = 32 << 10,
-                                                                      .arena_bytes = 0,
-                                                                      .table_bytes = 64 << 10,
-                                                                      .timeout = 4});
     for (const kind what : {kind::broadcast, kind::scatter, kind::gather, kind::reduce}) {
+        auto ranks = colls::cuda::communicator::of_devices({0, 1, 2}, {.channels = 2,
+                                                                          .protocol = p,
+                                                                          .chunk_bytes = 8 << 10,
+                                                                          .scratch_bytes = 128 << 10,
+                                                                          .packet_bytes = 32 << 10,
+                                                                          .arena_bytes = 0,
+                                                                          .table_bytes = 64 << 10,
+                                                                          .timeout = 4});
         rank_state of[] = {rank_state(0), rank_state(1), rank_state(2)};
         for (int i = 0; i < calls; ++i)
             for (int r = 0; r < n; ++r) call(what, ranks[static_cast<std::size_t>(r)], of[r], count, i);

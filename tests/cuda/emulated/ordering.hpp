@@ -81,6 +81,11 @@ public:
         if (all_.size() < other.all_.size()) all_.resize(other.all_.size());
         for (std::size_t i = 0; i < other.all_.size(); ++i) all_[i] = std::max(all_[i], other.all_[i]);
         std::erase_if(some_, [this](const some_threads& s) { return s.clock <= of(s.slot); });
+        if (some_.empty()) {
+            for (const some_threads& s : other.some_)
+                if (s.clock > of(s.slot)) some_.push_back(s);
+            return;
+        }
         for (const some_threads& s : other.some_) add(s);
     }
 
@@ -112,11 +117,22 @@ struct thread_order {
     std::shared_ptr<view> own;  ///< null: what its block has seen, as it has not synchronised since the last barrier
     some_threads partial[4];    ///< the last ones of the block that it has met without the others
     view to_acquire[3];         ///< from relaxed loads, for the next fence of at least this scope
-    const view* last_to_acquire[3] = {};  ///< what was added last
+    std::vector<std::shared_ptr<const view>> more_to_acquire[3];  ///< and these
     bool has_to_acquire = false, may_be_foreign = false;
     std::shared_ptr<fence_order>
         fenced[3];  ///< the last fence of at least each scope: a later relaxed store releases it
 
+    void will_acquire(const std::shared_ptr<const view>& v, int s) {
+        has_to_acquire = true;
+        auto& more = more_to_acquire[s];
+        if (std::find(more.begin(), more.end(), v) != more.end()) return;
+        if (more.size() == 8) add_more(s);
+        more.push_back(v);
+    }
+    void add_more(int s) {
+        for (const auto& v : more_to_acquire[s]) to_acquire[s].join(*v);
+        more_to_acquire[s].clear();
+    }
     void took_part(const some_threads& p) {
         for (some_threads& old : partial)
             if (old.warps == p.warps && old.lanes == p.lanes) {

@@ -247,6 +247,7 @@ void expect_success(pid_t child, const char* what) {
 void what_orders_kernels() {
     for (const order_of_kernels& o : orders) {
         const pid_t child = process([&o] {
+            wrong = 0;
             if (!o.is_one && std::freopen("/dev/null", "w", stderr) == nullptr) ++wrong;
             two_kernels k;
             o.run(k);
