@@ -16,8 +16,11 @@ scope common_scope(const block_context& a, u32 slot) {
 }
 
 bool is_ordered(const thread_context& t, u32 slot, u32 thread, u32 clock) {
-    if (clock <= t.order.now->of(slot)) return true;
-    return slot == t.block->slot && (thread == t.index || t.order.knows(thread, clock));
+    if (view_of(t).knows(slot, thread, clock)) return true;
+    if (slot != t.block->slot) return false;
+    for (const some_threads& p : t.order.partial)
+        if (clock <= p.clock && p.has(thread)) return true;
+    return thread == t.index;
 }
 
 struct own_access {
@@ -25,19 +28,29 @@ struct own_access {
     bool writes, strong;
     scope reach;
     u32 line;
+    bool read_only = false;  ///< ld.global.nc
 };
+
+/// The block that made an access.
+const block_context::run& run_at(const access& a) {
+    const block_context& b = *machine().slots[a.slot];
+    auto run = b.runs.rbegin();
+    while (run + 1 != b.runs.rend() && run->since > a.clock) ++run;
+    return *run;
+}
 
 [[noreturn]] void report_race(
     thread_context& t, const access& other, bool other_writes, const own_access& mine, const char* memory) {
     const block_context& b = *machine().slots[other.slot];
-    const bool in_block = other.slot == t.block->slot;
+    const block_context::run& run = run_at(other);
+    const bool in_block = other.slot == t.block->slot && &run == &b.runs.back();
     char who[200];
     std::snprintf(who, sizeof who,
         in_block ? "thread %u of the block" : "thread %u of block %lu of kernel %s (device %d)", other.thread,
-        static_cast<unsigned long>(b.number), b.running->name, b.device);
+        static_cast<unsigned long>(run.number), run.of->name, b.device);
     t.fail(mine.line, "race in %s memory: this %s%s is not ordered after the %s%s by %s at %s", memory,
         mine.strong ? "strong " : "", mine.writes ? "write" : "read", other.strong ? "strong " : "",
-        other_writes ? "write" : "read", who, place(b, other.line).c_str());
+        other_writes ? "write" : "read", who, place(run.of, other.line).c_str());
 }
 
 /// Whether the block has had a barrier of all its threads since the access, one of its own.
@@ -69,9 +82,13 @@ access& read_to_replace(thread_context& t, cell& c, const access& now) {
 
 inline void note(thread_context& t, cell& c, const own_access& mine, const char* memory) {
     const block_context& b = *t.block;
-    const access now{b.clock, static_cast<u16>(b.slot), static_cast<u16>(t.index), static_cast<u16>(mine.bytes),
+    const access now{clock_of(t), static_cast<u16>(b.slot), static_cast<u16>(t.index), static_cast<u16>(mine.bytes),
         mine.strong, mine.reach, mine.line};
     if (conflict(t, c.write, mine)) report_race(t, c.write, true, mine, memory);
+    if (mine.read_only && c.write.clock != 0 && (c.write.bytes & mine.bytes) != 0 &&
+        !b.before->knows(c.write.slot, c.write.thread, c.write.clock))
+        t.fail(mine.line, "ld.global.nc may be stale: it reads what has been written since the grid began, at %s",
+            place(run_at(c.write).of, c.write.line).c_str());
     if (!mine.writes) {
         read_to_replace(t, c, now) = now;
         return;
@@ -243,39 +260,66 @@ void acquire_all(thread_context& t) {
     acquire(t, all);
 }
 
-u32 latest_fence(const thread_context& t, scope& reach) {
-    for (int s = 2; s >= 0; --s) {
-        const u32 clock = std::max(t.order.fenced[s], s > 0 ? t.block->all_fenced : 0);
-        if (clock == 0) continue;
-        reach = static_cast<scope>(s);
-        return clock;
-    }
-    return 0;
+/// What stores behind the last fence of at least this scope release; null: nothing.
+std::shared_ptr<const view> behind_fence(const thread_context& t, int s) {
+    fence_order* const own = t.order.fenced[s].get();
+    fence_order& all = t.block->all_fenced[s];
+    if (own && own->clock > all.clock) return with_own(t, *own);
+    return all.seen;
 }
 
 /// What a strong write of `t` releases.
-release released_by(thread_context& t, bool releases, scope reach) {
-    block_context& b = *t.block;
-    scope of_fence = scope::system;
-    const u32 clock = releases ? b.clock++ : latest_fence(t, of_fence);
-    if (clock == 0) return {};
-    auto v = std::make_shared<view>(*t.order.now);
-    v->set(b.slot, clock);
-    // A fence releases nothing that its block does behind it, which barriers have added to the view since.
-    v->limit(b.slot, clock);
-    return {std::move(v), b.slot, std::min(reach, of_fence)};
+release_chain released_by(thread_context& t, bool is_release, scope reach) {
+    const block_context& b = *t.block;
+    release r{b.slot, {}};
+    if (is_release) {
+        fence_order now{t.order.own ? t.order.own : b.seen, advance(t), false};
+        r.seen[0] = with_own(t, now);
+    }
+    for (int s = 0; s < 3; ++s) r.seen[s] = is_release && s <= static_cast<int>(reach) ? r.seen[0] : behind_fence(t, s);
+    if (!r.seen[0] && !r.seen[1] && !r.seen[2]) return nullptr;
+    return std::make_shared<const std::vector<release>>(1, std::move(r));
+}
+/// What is released stays released through updates.
+release_chain both(const release_chain& former, const release_chain& mine) {
+    if (!former || !mine) return mine ? mine : former;
+    auto all = std::make_shared<std::vector<release>>(*former);
+    const release& r = mine->front();
+    const auto same =
+        std::find_if(all->begin(), all->end(), [&](const release& other) { return other.slot == r.slot; });
+    if (same == all->end()) {
+        all->push_back(r);
+        return all;
+    }
+    for (int s = 0; s < 3; ++s) {
+        if (!r.seen[s] || same->seen[s] == r.seen[s]) continue;
+        auto together = std::make_shared<view>(*r.seen[s]);
+        if (same->seen[s]) together->join(*same->seen[s]);
+        same->seen[s] = std::move(together);
+    }
+    return all;
 }
 
-void take(thread_context& t, const release& r, semantics how, scope reach) {
-    if (!r.seen) return;
-    const scope needed = common_scope(*t.block, r.slot);
-    if (r.reach < needed || reach < needed) return;
-    if (how == semantics::acquire || how == semantics::both) {
-        acquire(t, *r.seen);
-    } else {
-        t.order.to_acquire[static_cast<int>(needed)].join(*r.seen);
-        t.order.has_to_acquire = true;
+bool acquires(semantics s);
+void take(thread_context& t, const release_chain& all, semantics how, scope reach) {
+    if (!all) return;
+    for (const release& r : *all) {
+        const scope needed = common_scope(*t.block, r.slot);
+        const auto s = static_cast<int>(needed);
+        if (!r.seen[s] || reach < needed) continue;
+        if (acquires(how))
+            acquire(t, *r.seen[s]);
+        else
+            t.order.will_acquire(r.seen[s], s);
     }
+}
+/// A value that no kernel of this process has written: what was before it is not known.
+void take_foreign(thread_context& t, u64 address, semantics how) {
+    if (!may_be_foreign(address)) return;
+    if (acquires(how))
+        acquire_all(t);
+    else
+        t.order.may_be_foreign = true;
 }
 
 bool acquires(semantics s) { return s == semantics::acquire || s == semantics::both; }
@@ -289,22 +333,56 @@ void note_poll(thread_context& t, u64 address, u64 value) {
     f.polls[f.next_poll++ % f.polls.size()] = {address, value};
 }
 
-u64& newest_in(block_context& b, u64 address) { return b.newest[(address >> 3) * 0x9e3779b97f4a7c15 >> 56]; }
+/// What is known of the writes to an address, whose value is `value`. One that is not the last one's is foreign.
+message& message_at(const unsigned char* at, u32 bytes, u128 value) {
+    message& known = machine().messages[reinterpret_cast<u64>(at)];
+    if (known.known > 0 && known.bytes == bytes && known.last[0].value == value) return known;
+    known = {};
+    known.bytes = bytes;
+    known.known = 1;
+    known.last[0].value = value;
+    return known;
+}
+message& message_at(const unsigned char* at, u32 bytes) { return message_at(at, bytes, read_atomically(at, bytes)); }
+
+/// The host may have seen a value in memory that it reads.
+void tell_host(u64 address, const release_chain& r) {
+    if (!r) return;
+    const allocation* a = lookup(address, 1);
+    if (!a || a->kind == memory_kind::device) return;
+    for (const release& one : *r)
+        if (one.seen[2]) host_learns(one.seen[2]);
+}
+
+u64& newest_in(block_context& b, u64 address) { return b.newest[(address >> 2) * 0x9e3779b97f4a7c15 >> 52]; }
 
 }  // namespace
 
 void acquire(thread_context& t, const view& v) {
-    if (!t.order.own) t.order.own = std::make_unique<view>();
-    if (t.order.now != t.order.own.get()) {
-        *t.order.own = *t.order.now;
-        t.order.now = t.order.own.get();
-        t.block->ahead.push_back(t.index);
-    }
-    t.order.now->join(v);
+    if (view_of(t).covers(v)) return;
+    std::shared_ptr<view>& own = t.order.own;
+    if (!own) t.block->ahead.push_back(t.index);
+    if (!own || own.use_count() > 1) own = std::make_shared<view>(view_of(t));
+    own->join(v);
+}
+
+std::shared_ptr<const view> with_own(const thread_context& t, fence_order& f) {
+    if (f.has_own) return f.seen;
+    auto seen = std::make_shared<view>(*f.seen);
+    seen->add(some_threads::one(t.block->slot, t.index, f.clock));
+    for (const some_threads& p : t.order.partial)
+        if (p.clock != 0 && p.clock < f.clock) seen->add(p);
+    f.seen = std::move(seen);
+    f.has_own = true;
+    return f.seen;
 }
 
 unsigned char* thread_context::plain(space s, u64 address, u32 bytes, bool writes, u32 line) {
     return reach_memory(*this, s, address, {bytes, writes, false, scope::block, line});
+}
+
+unsigned char* thread_context::read_only(u64 address, u32 bytes, u32 line) {
+    return reach_memory(*this, space::global, address, {bytes, false, false, scope::block, line, true});
 }
 
 void thread_context::load_strong(space s, u64 address, void* to, u32 bytes, semantics how, scope reach, u32 line) {
@@ -314,19 +392,20 @@ void thread_context::load_strong(space s, u64 address, void* to, u32 bytes, sema
     u128 value = read_atomically(at, bytes);
     if (m.weak) {
         const auto i = m.messages.find(key);
-        if (i != m.messages.end() && i->second.bytes == bytes && i->second.value == value) {
-            const message& last = i->second;
+        if (i != m.messages.end() && i->second.bytes == bytes && i->second.last[0].value == value) {
+            message& known = i->second;
             u64& newest = newest_in(*block, key);
-            if (newest < last.number && order.sequential_at < last.number &&
-                !is_ordered(*this, last.slot, last.thread, last.clock) && m.below(2) == 0) {
-                value = last.before;
-                take(*this, last.released_before, how, reach);
-            } else {
-                newest = std::max(newest, last.number);
-                take(*this, last.released, how, reach);
-            }
-        } else if (acquires(how) && may_be_foreign(key)) {
-            acquire_all(*this);
+            u32 k = 0;
+            while (k + 1 < known.known && newest < known.last[k].number && m.below(4) == 0 &&
+                   !is_ordered(*this, known.last[k].slot, known.last[k].thread, known.last[k].clock))
+                ++k;
+            message::write& seen = known.last[k];
+            seen.is_seen |= seen.slot != block->slot;
+            value = seen.value;
+            newest = std::max(newest, seen.number);
+            take(*this, seen.released, how, reach);
+        } else {
+            take_foreign(*this, key, how);
         }
     }
     std::memcpy(to, &value, bytes);
@@ -343,17 +422,17 @@ void thread_context::store_strong(
         if (releases(how) && reach == scope::system) block->to_host.arrive();
         // The host may look now: it sees this store without the plain ones before it.
         if (block->to_host.is_near(reinterpret_cast<u64>(at))) usleep(2000);
-        message& last = m.messages[reinterpret_cast<u64>(at)];
-        if (last.number > newest_in(*block, reinterpret_cast<u64>(at)) && last.bytes == bytes &&
-            last.value == read_atomically(at, bytes) && !is_ordered(*this, last.slot, last.thread, last.clock) &&
+        message& known = message_at(at, bytes);
+        const message::write& last = known.last[0];
+        u64& newest = newest_in(*block, reinterpret_cast<u64>(at));
+        if (last.number > newest && !last.is_seen && !is_ordered(*this, last.slot, last.thread, last.clock) &&
             m.below(2) == 0)
             return;
-        const u128 before = read_atomically(at, bytes);
-        const bool is_known = last.bytes == bytes && last.value == before;
-        release former = is_known ? std::move(last.released) : release{};
-        last = {value, before, bytes, block->slot, index, block->clock, released_by(*this, releases(how), reach),
-            std::move(former), ++m.strong_writes};
-        newest_in(*block, reinterpret_cast<u64>(at)) = last.number;
+        const u32 clock = clock_of(*this);
+        known.add(
+            {value, ++m.strong_writes, block->slot, index, clock, released_by(*this, releases(how), reach), false});
+        newest = m.strong_writes;
+        tell_host(reinterpret_cast<u64>(at), known.last[0].released);
     }
     write_atomically(at, value, bytes);
 }
@@ -367,24 +446,17 @@ u64 thread_context::update(
     while (!exchange_if(at, old, value, bytes)) value = f(old, a, b);
     if (m.weak) {
         if (releases(how) && reach == scope::system) block->to_host.arrive();
-        message& last = m.messages[reinterpret_cast<u64>(at)];
-        const bool is_known = last.bytes == bytes && last.value == old;
-        if (is_known)
+        message& known = message_at(at, bytes, old);
+        const message::write& last = known.last[0];
+        if (last.number != 0)
             take(*this, last.released, how, reach);
-        else if (acquires(how) && may_be_foreign(reinterpret_cast<u64>(at)))
-            acquire_all(*this);
-        const u32 clock = block->clock;
-        release former = is_known ? std::move(last.released) : release{};
-        release mine = released_by(*this, releases(how), reach);
-        if (!mine.seen) {  // what was released stays released through updates
-            mine = former;
-        } else if (former.seen) {
-            auto both = std::make_shared<view>(*former.seen);
-            both->join(*mine.seen);
-            mine = {std::move(both), block->slot, std::max(mine.reach, former.reach)};
-        }
-        last = {value, old, bytes, block->slot, index, clock, std::move(mine), std::move(former), ++m.strong_writes};
-        newest_in(*block, reinterpret_cast<u64>(at)) = last.number;
+        else
+            take_foreign(*this, reinterpret_cast<u64>(at), how);
+        const u32 clock = clock_of(*this);
+        auto released = both(last.released, released_by(*this, releases(how), reach));
+        known.add({value, ++m.strong_writes, block->slot, index, clock, std::move(released), false});
+        newest_in(*block, reinterpret_cast<u64>(at)) = m.strong_writes;
+        tell_host(reinterpret_cast<u64>(at), known.last[0].released);
     }
     note_poll(*this, reinterpret_cast<u64>(at), old);
     return old;
@@ -395,19 +467,34 @@ void thread_context::fence(scope reach, bool sequential, u32) {
     if (!m.weak) return;
     if (order.has_to_acquire)
         for (int s = 0; s <= static_cast<int>(reach); ++s) {
+            order.add_more(s);
             acquire(*this, order.to_acquire[s]);
             order.to_acquire[s] = {};
         }
-    if (reach == scope::system) block->to_host.arrive();
-    if (reach != scope::block && order.fenced[1] <= block->last_barrier) ++block->fenced_since;
-    for (int s = 0; s <= static_cast<int>(reach); ++s) order.fenced[s] = block->clock;
-    if (sequential && reach != scope::block) {
-        order.sequential_at = m.strong_writes;
-        acquire(*this, m.sequential);
-        m.sequential.join(*order.now);
-        m.sequential.set(block->slot, block->clock);
+    if (reach == scope::system) {
+        if (order.may_be_foreign) acquire_all(*this);
+        order.may_be_foreign = false;
+        block->to_host.arrive();
     }
-    ++block->clock;
+    if (sequential && reach != scope::block) {
+        // Those whose scopes both include the other's thread are in one order.
+        const auto on = static_cast<std::size_t>(block->device);
+        if (m.sequential_on.size() <= on) m.sequential_on.resize(on + 1);
+        acquire(*this, m.sequential_on[on]);
+        if (reach == scope::system) acquire(*this, m.sequential);
+    }
+    const auto now = std::make_shared<fence_order>(order.own ? order.own : block->seen, advance(*this), false);
+    for (const some_threads& p : order.partial)
+        if (p.clock > block->last_barrier) with_own(*this, *now);  // later ones may take their places
+    for (int s = 0; s <= static_cast<int>(reach); ++s) {
+        if (!order.fenced[s] || order.fenced[s]->clock <= block->last_barrier) ++block->fenced_since[s];
+        order.fenced[s] = now;
+    }
+    if (sequential && reach != scope::block) {
+        const auto seen = with_own(*this, *now);
+        m.sequential_on[static_cast<std::size_t>(block->device)].join(*seen);
+        if (reach == scope::system) m.sequential.join(*seen);
+    }
 }
 
 // ---- multicast memory

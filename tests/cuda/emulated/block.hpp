@@ -6,6 +6,7 @@
 #include "machine.hpp"
 
 #include <array>
+#include <deque>
 #include <string>
 #include <unordered_map>
 
@@ -65,7 +66,7 @@ struct block_context {
     grid* of = nullptr;
     const kernel* running = nullptr;
     unsigned char** arguments = nullptr;
-    u64 number = 0;
+    u64 number = 0, grid_number = 0;
     unsigned char* workspace = nullptr;  ///< of the grid
 
     std::vector<fiber> fibers;
@@ -80,36 +81,56 @@ struct block_context {
 
     host_stores to_host;
 
+    u32 turns_to_hold = 0;  ///< until it stands still; 0: it does not
+    u64 held_until = 0;     ///< time of the host; 0: it does not stand still
+
     std::array<barrier_state, 16> barriers;
     std::vector<warp> warps;
 
     // Order: ordering.hpp
-    u32 clock = 1;
-    view seen;               ///< by all threads since the last barrier of all
-    std::vector<u32> ahead;  ///< threads with a view of their own
-    u32 last_barrier = 0;    ///< the clock
-    u32 fenced_since = 0;    ///< threads that have made a fence (at least device scope) since
-    u32 all_fenced = 0;      ///< the clock of the last barrier that all threads came to after a fence
-    std::array<u64, 256>
+    u32 clock = 1;                       ///< the latest of a thread, and later than the last barrier
+    std::shared_ptr<view> seen;          ///< by all threads since the last barrier of all
+    std::shared_ptr<const view> before;  ///< the grid
+    std::vector<u32> ahead;              ///< threads with a view of their own
+    u32 last_barrier = 0;                ///< the clock
+    u32 fenced_since[3] = {};            ///< threads that have made a fence of at least this scope since
+    fence_order all_fenced[3];           ///< at the last barrier that all threads came to after such a fence
+    std::array<u64, 4096>
         newest{};  ///< by hash of address: the last write this block has read there, so that no older one is read later
+    struct run {
+        u32 since;  ///< the clock
+        const kernel* of;
+        u64 number;
+    };
+    std::deque<run> runs;  ///< the last blocks in this slot
 
     bool has_room_for(u32 threads_needed) const { return stacks_for >= threads_needed; }
 };
 
 /// What a strong write lets a load that takes its value see.
 struct release {
-    std::shared_ptr<const view> seen;  ///< null: nothing is released
     u32 slot = 0;
-    scope reach = scope::block;
+    std::shared_ptr<const view> seen[3];  ///< by the scope that writer and reader have in common; null: nothing
 };
+using release_chain = std::shared_ptr<const std::vector<release>>;  ///< of the write, and of those that it has updated
 
-/// The last strong write to an address, and what a load that comes before it sees.
+/// The last strong writes to an address.
 struct message {
-    u128 value = 0, before = 0;
-    u32 bytes = 0;
-    u32 slot = 0, thread = 0, clock = 0;
-    release released, released_before;
-    u64 number = 0;  ///< counts strong writes
+    struct write {
+        u128 value = 0;
+        u64 number = 0;  ///< counts strong writes; 0: what was there before the first one
+        u32 slot = 0, thread = 0, clock = 0;
+        release_chain released;
+        bool is_seen = false;  ///< by another block: a store that is made later comes later
+    };
+    std::array<write, 4> last;  ///< the newest first
+    u32 known = 0, bytes = 0;
+
+    void add(write w) {
+        std::move_backward(last.begin(), last.end() - 1, last.end());
+        last[0] = std::move(w);
+        known = std::min(known + 1, static_cast<u32>(last.size()));
+    }
 };
 
 struct machine_state {
@@ -122,7 +143,9 @@ struct machine_state {
     u64 random = 1;  ///< the state of the generator (splitmix64, Steele et al., 2014)
     std::unordered_map<u64, message> messages;
     u64 strong_writes = 0;
-    view sequential;  ///< of sequentially consistent fences
+    view sequential;                  ///< of sequentially consistent fences of system scope
+    std::vector<view> sequential_on;  ///< of each device, and those of its scope
+    u64 time = 0;                     ///< nanoseconds: what kernels take for the time
 
     /// A random number below n.
     u32 below(u32 n) {
@@ -147,11 +170,24 @@ void complete_barriers(block_context& b);
 void complete_meetings(block_context& b, u32 warp);
 [[noreturn]] void fail_at(block_context&, u32 thread, u32 line, const std::string& text);
 std::string place(const block_context&, u32 line);
+std::string place(const kernel*, u32 line);
 
+/// What `t` has synchronised with, but for the threads of its block that it has met alone.
+inline const view& view_of(const thread_context& t) { return t.order.own ? *t.order.own : *t.block->seen; }
+inline u32 clock_of(const thread_context& t) { return std::max(t.order.clock, t.block->last_barrier + 1); }
+/// The thread's clock, which then advances.
+inline u32 advance(thread_context& t) {
+    const u32 now = clock_of(t);
+    t.order.clock = now + 1;
+    t.block->clock = std::max(t.block->clock, now + 1);
+    return now;
+}
 /// `t` learns what `v` says.
 void acquire(thread_context& t, const view& v);
-/// All threads of `members` learn what each of them knows.
-void join_views(block_context& b, const std::vector<u32>& members, u32 warps, u32 lanes);
+/// What a fence lets later stores of the thread release.
+std::shared_ptr<const view> with_own(const thread_context& t, fence_order& f);
+/// The threads `learn` learn what each of `members` knows.
+void join_views(block_context& b, const std::vector<u32>& members, const std::vector<u32>& learn, u32 warps, u32 lanes);
 
 // memory.cpp
 const allocation* lookup(u64 address, u32 bytes);

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <vector>
 
@@ -65,11 +66,20 @@ public:
     virtual void give() = 0;  ///< a block has ended
 };
 
+/// What is ordered before some work: accesses of grids. Null: nothing.
+class view;  // ordering.hpp
+using order = std::shared_ptr<const view>;
+order both(const order&, const order&);
+
+/// What the host has waited for. (Which of its threads has is not looked at.)
+order host_order();
+void host_learns(const order&);
+
 /// Runs a grid to its end. `arguments` need to stay only until the call returns. May be called by several threads at
 /// once: grids that run at the same time make progress together, in an order that EMULATED_SEED chooses. Blocks start
 /// in any order, each as soon as `room` has some; null: all together, as a cooperative grid's do. Stops the program
-/// with a message if the kernel breaks a rule (machine.hpp).
-void run_grid(const kernel&, unsigned char** arguments, dim grid, dim block, std::size_t dynamic_shared, int device,
-    block_room* room = nullptr);
+/// with a message if the kernel breaks a rule (machine.hpp). Returns what is ordered before what comes after the grid.
+order run_grid(const kernel&, unsigned char** arguments, dim grid, dim block, std::size_t dynamic_shared, int device,
+    const order& before, block_room* room = nullptr);
 
 }  // namespace emulated

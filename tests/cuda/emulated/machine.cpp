@@ -14,6 +14,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -50,6 +51,7 @@ machine_state& machine() {
         made->yield_every = static_cast<u32>(number("EMULATED_YIELD", 300));
         made->until_yield = made->yield_every;
         made->random = number("EMULATED_SEED", 1);
+        made->time = static_cast<u64>(std::time(nullptr)) * 1000000000;
         return made;
     }();
     return m;
@@ -57,15 +59,16 @@ machine_state& machine() {
 
 // ---- messages
 
-std::string place(const block_context& b, u32 line) {
+std::string place(const kernel* k, u32 line) {
     std::string text = "line " + std::to_string(line) + " of its PTX";
-    const module* m = b.running ? b.running->from : nullptr;
+    const module* m = k ? k->from : nullptr;
     if (!m || m->lines.empty()) return text;
     const auto next = std::upper_bound(
         m->lines.begin(), m->lines.end(), line, [](u32 l, const module::line& begin) { return l < begin.ptx; });
     if (next == m->lines.begin()) return text;
     return text + " (" + std::prev(next)->file + ":" + std::to_string(std::prev(next)->source) + ")";
 }
+std::string place(const block_context& b, u32 line) { return place(b.running, line); }
 void fail_at(block_context& b, u32 thread, u32 line, const std::string& text) {
     std::fprintf(stderr, "emulated: kernel %s (device %d), block %lu, thread %u, %s: %s\n", b.running->name, b.device,
         static_cast<unsigned long>(b.number), thread, place(b, line).c_str(), text.c_str());
@@ -178,10 +181,41 @@ void thread_context::yield(bool waits) {
 }
 void thread_context::exit() { leave(*block); }
 
-u64 global_timer(thread_context&) {
+namespace {
+u64 host_time(clockid_t clock) {
     timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
+    clock_gettime(clock, &now);
     return static_cast<u64>(now.tv_sec) * 1000000000 + static_cast<u64>(now.tv_nsec);
+}
+}  // namespace
+u64 global_timer(thread_context&) { return machine().time; }
+
+// ---- what the host knows
+
+namespace {
+struct known_to_host {
+    std::mutex lock;
+    order known;
+};
+known_to_host& the_host() {
+    static known_to_host& h = *new known_to_host;
+    return h;
+}
+}  // namespace
+order both(const order& a, const order& b) {
+    if (!a || !b || a == b) return a ? a : b;
+    if (a->covers(*b)) return a;
+    auto together = std::make_shared<view>(*a);
+    together->join(*b);
+    return together;
+}
+order host_order() {
+    const std::lock_guard hold(the_host().lock);
+    return the_host().known;
+}
+void host_learns(const order& what) {
+    const std::lock_guard hold(the_host().lock);
+    the_host().known = both(the_host().known, what);
 }
 
 // ---- grids
@@ -192,15 +226,27 @@ struct grid {
     dim blocks, threads;
     u64 dynamic_shared = 0;
     int device = 0;
+    u64 number = 0;
+    u32 started = 0;            ///< blocks
     std::vector<u64> to_start;  ///< blocks, in random order
     u64 left = 0;               ///< blocks that have not ended
     block_room* room = nullptr;
+    order before;                 ///< what is ordered before it
+    std::shared_ptr<view> after;  ///< what is ordered before what comes after it
     std::condition_variable end;
     bool ended = false;
     alignas(256) unsigned char workspace[256] = {};
 };
 
 namespace {
+
+/// Time as kernels see it, in nanoseconds: the same for each turn, however long it takes, so that no deadline depends
+/// on what else this processor does. Where all threads wait for the host or another process it goes on as on the host,
+/// but no further at once than `longest_wait`.
+constexpr u64 time_of_a_turn = 1000, longest_wait = 1'000'000;
+
+/// Blocks of a grid that have slots of their own even if they run one after another.
+constexpr u32 most_slots = 16;
 
 struct scheduler {
     std::mutex lock;
@@ -210,12 +256,14 @@ struct scheduler {
     std::vector<block_context*> active, idle;
     std::vector<grid*> starting;  ///< that wait for room for more blocks
     bool started = false;
+    u64 no_hold_before = 0;
 
-    block_context& slot_for(u32 threads);
+    block_context& slot_for(const grid& g, u32 threads);
     void start_block(grid& g);
     void accept();
     void start_where_room_is();
     bool run_some(block_context& b);
+    bool is_held(block_context& b);
     void end_block(std::size_t at);
     void run();
 };
@@ -224,15 +272,21 @@ scheduler& the_scheduler() {
     return s;
 }
 
-block_context& scheduler::slot_for(u32 threads) {
-    for (std::size_t i = idle.size(); i-- > 0;)
-        if (idle[i]->has_room_for(threads)) {
-            block_context& b = *idle[i];
-            idle.erase(idle.begin() + static_cast<std::ptrdiff_t>(i));
-            return b;
-        }
+/// Of those that are ordered before the grid, so that a view needs to know but one clock for a slot. Where a grid has
+/// many blocks one after another, they count as ordered.
+block_context& scheduler::slot_for(const grid& g, u32 threads) {
+    for (std::size_t i = idle.size(); i-- > 0;) {
+        block_context& b = *idle[i];
+        if (!b.has_room_for(threads) || b.device != g.device) continue;
+        const bool is_before =
+            g.before->of(b.slot) >= b.clock - 1 || (g.started > most_slots && b.grid_number == g.number);
+        if (machine().weak && !is_before) continue;
+        idle.erase(idle.begin() + static_cast<std::ptrdiff_t>(i));
+        return b;
+    }
     auto* b = new block_context;
     b->slot = static_cast<u32>(machine().slots.size());
+    if (b->slot > 0xffff) fail_at(*b, 0, 0, "too many grids that nothing orders");
     machine().slots.push_back(b);
     b->stacks_for = (threads + 31) / 32 * 32;
     b->stacks = static_cast<unsigned char*>(map_memory(b->stacks_for * stack_bytes));
@@ -242,12 +296,14 @@ block_context& scheduler::slot_for(u32 threads) {
 
 void scheduler::start_block(grid& g) {
     const auto threads = static_cast<u32>(g.threads.count());
-    block_context& b = slot_for(threads);
+    block_context& b = slot_for(g, threads);
     b.of = &g;
     b.device = g.device;
     b.running = g.of;
     b.arguments = g.arguments;
     b.workspace = g.workspace;
+    b.grid_number = g.number;
+    ++g.started;
     b.number = g.to_start.back();
     g.to_start.pop_back();
     b.threads = b.live = threads;
@@ -260,12 +316,18 @@ void scheduler::start_block(grid& g) {
         b.shared_cells = machine().weak ? static_cast<cell*>(map_memory(b.shared_room / 4 * sizeof(cell))) : nullptr;
     }
     if (b.shared_bytes > 0) std::memset(b.shared, 0xcd, b.shared_bytes);
-    // What other blocks have done so far is before this grid: the host has launched it after that.
-    for (block_context* other : machine().slots) b.seen.set(other->slot, other->clock++);
+    b.before = g.before;
+    b.seen = std::make_shared<view>(*g.before);
+    b.runs.push_back({b.clock, g.of, b.number});
+    if (b.runs.size() > 64) b.runs.pop_front();
     b.ahead.clear();
     b.last_barrier = b.clock++;
-    b.fenced_since = b.all_fenced = 0;
+    b.seen->set(b.slot, b.last_barrier);
+    for (u32& n : b.fenced_since) n = 0;
+    for (fence_order& f : b.all_fenced) f = {};
     for (barrier_state& barrier : b.barriers) barrier = {};
+    b.turns_to_hold = machine().weak && machine().below(2) == 0 ? 1 + machine().below(256) : 0;
+    b.held_until = 0;
     b.warps.assign((threads + 31) / 32, {});
     b.ready.resize(threads);
     std::iota(b.ready.begin(), b.ready.end(), 0u);
@@ -281,7 +343,6 @@ void scheduler::start_block(grid& g) {
         c.ntid[0] = g.threads.x, c.ntid[1] = g.threads.y, c.ntid[2] = g.threads.z;
         c.nctaid[0] = g.blocks.x, c.nctaid[1] = g.blocks.y, c.nctaid[2] = g.blocks.z;
         std::copy(block_at, block_at + 3, c.ctaid);
-        c.order.now = &b.seen;
         f.now = fiber::state::ready;
         f.waits_for_others = false;
         f.copies.clear();
@@ -346,7 +407,11 @@ void scheduler::end_block(std::size_t at) {
     grid& g = *b.of;
     active[at] = active.back();
     active.pop_back();
-    ++b.clock;
+    if (machine().weak) {
+        g.after->join(*b.seen);
+        for (const u32 t : b.ahead) g.after->join(*b.fibers[t].context.order.own);
+        g.after->set(b.slot, b.clock++);
+    }
     b.to_host.arrive();
     idle.push_back(&b);
     if (g.room) g.room->give();
@@ -354,6 +419,21 @@ void scheduler::end_block(std::size_t at) {
     const std::lock_guard hold(lock);
     g.ended = true;
     g.end.notify_all();
+}
+
+/// Now and then a block stands still for a while, so that those of other ranks get ahead as far as nothing holds them:
+/// also into the next calls, whose kernels the host has to start.
+bool scheduler::is_held(block_context& b) {
+    if (b.turns_to_hold > 0 && --b.turns_to_hold == 0) {
+        const u64 now = host_time(CLOCK_MONOTONIC);
+        if (now < no_hold_before) return false;
+        b.held_until = now + longest_wait;
+        no_hold_before = b.held_until + 10 * longest_wait;
+    }
+    if (b.held_until == 0) return false;
+    if (host_time(CLOCK_MONOTONIC) < b.held_until) return true;
+    b.held_until = 0;
+    return false;
 }
 
 void scheduler::run() {
@@ -371,7 +451,8 @@ void scheduler::run() {
         }
         const std::size_t at = machine().below(static_cast<u32>(active.size()));
         block_context& b = *active[at];
-        in_vain = run_some(b) ? 0 : in_vain + 1;
+        in_vain = !is_held(b) && run_some(b) ? 0 : in_vain + 1;
+        machine().time += time_of_a_turn;
         if (b.live == 0) {
             end_block(at);
         } else if (b.ready.empty()) {
@@ -385,15 +466,17 @@ void scheduler::run() {
         }
         // Other processes, or the host, have to do something.
         if (in_vain > 64 + 64 * active.size()) {
+            const u64 begin = host_time(CLOCK_MONOTONIC);
             in_vain < 4096 + 128 * active.size() ? static_cast<void>(sched_yield()) : static_cast<void>(usleep(50));
+            machine().time += std::min(host_time(CLOCK_MONOTONIC) - begin, longest_wait);
         }
     }
 }
 
 }  // namespace
 
-void run_grid(const kernel& k, unsigned char** arguments, dim blocks, dim threads, std::size_t dynamic_shared,
-    int device, block_room* room) {
+order run_grid(const kernel& k, unsigned char** arguments, dim blocks, dim threads, std::size_t dynamic_shared,
+    int device, const order& before, block_room* room) {
     grid g;
     g.of = &k;
     g.arguments = arguments;
@@ -401,7 +484,9 @@ void run_grid(const kernel& k, unsigned char** arguments, dim blocks, dim thread
     g.threads = threads;
     g.dynamic_shared = dynamic_shared;
     g.device = device;
-    if (blocks.count() == 0 || threads.count() == 0) return;
+    g.before = before ? before : std::make_shared<const view>();
+    g.after = std::make_shared<view>(*g.before);
+    if (blocks.count() == 0 || threads.count() == 0) return g.after;
     scheduler& s = the_scheduler();
     add_allocation(g.workspace, sizeof g.workspace, device, memory_kind::device);
     std::unique_lock hold(s.lock);
@@ -415,37 +500,58 @@ void run_grid(const kernel& k, unsigned char** arguments, dim blocks, dim thread
         std::thread([&s] { s.run(); }).detach();
         s.started = true;
     }
+    static u64 grids = 0;
+    g.number = ++grids;
     s.incoming.push_back(&g);
     s.has_incoming.store(true, std::memory_order_release);
     s.work.notify_all();
     g.end.wait(hold, [&] { return g.ended; });
     hold.unlock();
     remove_allocation(g.workspace);
+    return g.after;
 }
 
 // ---- barriers
 
 namespace {
 
+void all_have_met(block_context& b) {
+    for (int s = 0; s < 3; ++s) {
+        if (b.fenced_since[s] >= b.live) {
+            auto all = std::make_shared<view>();
+            const view* last = nullptr;
+            for (u32 t = 0; t < b.threads; ++t) {
+                if (b.fibers[t].now == fiber::state::done) continue;
+                const fence_order& f = *b.fibers[t].context.order.fenced[s];
+                if (f.seen.get() != last) all->join(*f.seen);
+                last = f.seen.get();
+                all->add(some_threads::one(b.slot, t, f.clock));
+            }
+            b.all_fenced[s] = {std::move(all), b.clock, true};
+        }
+        b.fenced_since[s] = 0;
+    }
+    if (b.seen.use_count() > 1) b.seen = std::make_shared<view>(*b.seen);
+    for (const u32 t : b.ahead) {
+        std::shared_ptr<view>& own = b.fibers[t].context.order.own;
+        b.seen->join(*own);
+        own.reset();
+    }
+    b.ahead.clear();
+    b.seen->set(b.slot, b.clock);
+    b.last_barrier = b.clock++;
+}
+
 void complete(block_context& b, barrier_state& barrier) {
     const u32 result = barrier.how == reduction::count ? barrier.count
                        : barrier.how == reduction::all ? barrier.count == barrier.arrived
                                                        : barrier.count > 0;
     if (barrier.arrived == b.live && barrier.waiting.size() == barrier.arrived) {
-        for (const u32 t : b.ahead) {
-            thread_order& o = b.fibers[t].context.order;
-            b.seen.join(*o.own);
-            o.now = &b.seen;
-        }
-        b.ahead.clear();
-        if (b.fenced_since >= b.live) b.all_fenced = b.clock;
-        b.fenced_since = 0;
-        b.seen.set(b.slot, b.clock);
-        b.last_barrier = b.clock++;
+        all_have_met(b);
     } else {
         u32 of_warps = 0;
         for (const u32 t : barrier.came) of_warps |= 1u << (t / 32);
-        join_views(b, barrier.came, of_warps, ~0u);
+        join_views(b, barrier.came, barrier.waiting, of_warps, ~0u);
     }
     std::vector<u32> waiting;
     waiting.swap(barrier.waiting);
@@ -458,15 +564,23 @@ void complete(block_context& b, barrier_state& barrier) {
 
 }  // namespace
 
-void join_views(block_context& b, const std::vector<u32>& members, u32 warps, u32 lanes) {
-    bool any_ahead = false;
-    for (const u32 t : members) any_ahead |= b.fibers[t].context.order.now != &b.seen;
-    if (any_ahead) {
-        view together = b.seen;
-        for (const u32 t : members) together.join(*b.fibers[t].context.order.now);
-        for (const u32 t : members) acquire(b.fibers[t].context, together);
+void join_views(
+    block_context& b, const std::vector<u32>& members, const std::vector<u32>& learn, u32 warps, u32 lanes) {
+    const some_threads now{b.slot, warps, lanes, b.clock};
+    view together;
+    bool is_more = false;  // than what the block knows, and what the members have done
+    for (const u32 t : members) {
+        const thread_order& o = b.fibers[t].context.order;
+        if (o.own) together.join(*o.own), is_more = true;
+        for (const some_threads& p : o.partial)
+            if (p.clock > b.last_barrier && (p.warps != now.warps || p.lanes != now.lanes))
+                together.add(p), is_more = true;
     }
-    for (const u32 t : members) b.fibers[t].context.order.took_part({warps, lanes, b.clock});
+    for (const u32 t : members) b.fibers[t].context.order.clock = b.clock + 1;
+    for (const u32 t : learn) {
+        if (is_more) acquire(b.fibers[t].context, together);
+        b.fibers[t].context.order.took_part(now);
+    }
     ++b.clock;
 }
 

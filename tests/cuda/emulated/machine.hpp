@@ -44,6 +44,8 @@ public:
 
     /// The host address of `bytes` bytes at `address` for a plain access, after its checks.
     unsigned char* plain(space, u64 address, u32 bytes, bool writes, u32 line);
+    /// Likewise for ld.global.nc: what is there must have been written before the grid began.
+    unsigned char* read_only(u64 address, u32 bytes, u32 line);
     /// Accesses that may be used to synchronise. `bytes` is at most 16.
     void load_strong(space, u64 address, void* to, u32 bytes, semantics, scope, u32 line);
     void store_strong(space, u64 address, const void* from, u32 bytes, semantics, scope, u32 line);
@@ -108,6 +110,16 @@ T load(thread_context& t, space s, u64 address, u32 line) {
     T x;
     std::memcpy(&x, t.plain(s, address, sizeof x, false, line), sizeof x);
     return x;
+}
+template <class T>
+T load_read_only(thread_context& t, u64 address, u32 line) {
+    T x;
+    std::memcpy(&x, t.read_only(address, sizeof x, line), sizeof x);
+    return x;
+}
+template <class T, std::size_t n>
+void load_read_only(thread_context& t, u64 address, T (&to)[n], u32 line) {
+    std::memcpy(to, t.read_only(address, sizeof to, line), sizeof to);
 }
 template <class T>
 void store(thread_context& t, space s, u64 address, T x, u32 line) {

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Mutants of PTX: one fence, release, acquire, barrier or exchange less. Tests that the machine finds them.
+"""Mutants of PTX: one fence, release, acquire, barrier or exchange less, or of a smaller scope; one wait that does not wait; one load
+through the read-only cache; sets of memory that do not alternate. Tests that the machine finds them.
 
 mutate.py combine FILE.ptx OUT.ptx        writes a file that has all mutants in it: the program made of it runs the one whose number
                                           EMULATED_MUTANT is, unchanged code without, and stops where the code of mutant K is if it is -K
@@ -9,6 +10,7 @@ mutate.py run FILE.ptx PROGRAM [options]  runs the mutants of a program made of 
   --seeds LIST (1,2,3): a mutant is found if a run with one of these orders of threads fails
   --equivalent FILE: blocks of lines: names of mutants, as `list` prints them, then the reason why no run of them can fail, indented. A
                      reason that begins with `Not reached` is one for code that the program does not run; it reaches all others.
+                     A line `... PART` names all mutants with PART in their names.
                      With COLLS_TEST_LONG=1 they are run to their end, too, which must not find them.
   --only PART: mutants that have PART in their names
   --every N (environment COLLS_EMULATED_EVERY, or 1): the first mutant and each N-th after it alone; for combine and run the same
@@ -35,6 +37,26 @@ WEAKENED = [
     (r"bar\.warp\.sync\s[^;]*;", ";"),
     (r"shfl\.sync\.\w+\.b32\s+(%\w+)(?:\|%\w+)?,\s*(%?\w+)[^;]*;", r"mov.b32 \1, \2;"),
     (r"vote\.sync\.(?:any|all)\.pred\s+(%\w+),\s*(!?%\w+)[^;]*;", r"mov.pred \1, \2;"),
+    # scopes
+    (r"membar\.sys;", "membar.gl;"),
+    (r"fence\.(sc|acq_rel)\.sys;", r"fence.\1.gpu;"),
+    (r"(st|ld|atom|red)((?:\.\w+)*?)\.(acquire|release|acq_rel)\.sys\b([^;]*;)", r"\1\2.\3.gpu\4"),
+    (r"atom\.sys\b([^;]*;)", r"atom\1"),
+]
+# The same, but only the first of each name, of which the others are copies.
+WEAKENED_ONCE = [
+    (r"(st|ld)\.relaxed\.sys\b([^;]*;)", r"\1.relaxed.gpu\2"),
+    (r"ld\.global(\.v4\.u32[^;]*;)", r"ld.global.nc\1"),
+]
+# The same, where the line of the library has a certain text.
+WEAKENED_AT = [
+    # A claim that is a load and a store.
+    (r"atom\.sys\.cas\.b32\s+(%\w+),\s*(\[\S+\]),\s*(\w+),\s*(%\w+);",
+     r"{ .reg .pred %is_old; ld.relaxed.sys.b32 \1, \2; setp.eq.u32 %is_old, \1, \3; @%is_old st.relaxed.sys.b32 \2, \4; }", "claim"),
+    # Of two words that have to be far enough one is not looked at.
+    (r"setp\.lt\.u64\s+(%\w+),\s*(%\w+),\s*%\w+;", r"setp.ne.u64 \1, \2, \2;", "g.reached"),
+    # Sets of memory that should alternate from call to call.
+    (r"and\.b32\s+(%\w+),\s*%\w+,\s*1;", r"mov.b32 \1, 0;", r"calls & 1\b|flag_? & 1|me_rank|^eager_kernel.*// namespace"),
 ]
 # Wrappers of single instructions: a place is named by their caller.
 WRAPPERS = ("device_thread_group.hpp", "cccl/", "/sm_", "/crt/")
@@ -62,8 +84,13 @@ def without_arguments(name):
 
 def short_kernel(name):
     """`schedule_kernel<ring>`: a kernel's or function's name, with the family of its schedule if it has one."""
-    family = re.search(r"colls::v1::(?:compose<colls::v1::)?(\w+)::(?:reduce_scatter|all_gather|\w+)[,>]", name)
-    return without_arguments(name) + (f"<{family.group(1)}>" if family else "")
+    if collective := re.search(r"eager_kernel<\(colls::v1::collective\)(\d+)", name):
+        return f"eager_kernel<{collective.group(1)}>"
+    family = re.search(r"colls::v1::(compose<colls::v1::)?(\w+)::(\w+)[,>]", name)
+    if not family:
+        return without_arguments(name)
+    one_way = not family.group(1) and family.group(3) in ("broadcast", "scatter", "gather", "reduce")
+    return without_arguments(name) + f"<{family.group(2)}{'::' + family.group(3) if one_way else ''}>"
 
 
 class Sources:
@@ -108,28 +135,46 @@ def places(text):
     for f in module.functions:
         kernel = short_kernel(names[f.name])
         for line in range(f.body[0].line, f.body[-1].line + 1) if f.body else ():
-            for pattern, weaker in WEAKENED:
+            for pattern, weaker, *text_part in WEAKENED + WEAKENED_ONCE + WEAKENED_AT:
                 for m in re.finditer(r"(?<![\w.%$])" + pattern, lines[line - 1].split("//")[0]):
                     p = Place(line, m.start(), m.end(), m.expand(weaker), m.group().split()[0].rstrip(";"))
-                    p.name = f"{kernel}, {p.opcode}, {sources.name(line, without_arguments(names[f.name]))}"
+                    source = sources.name(line, without_arguments(names[f.name]))
+                    if text_part and not re.search(text_part[0], f"{kernel}: {source}"):
+                        continue
+                    p.name = f"{kernel}, {p.opcode}{way_of(p)}, {source}"
                     times[p.name] += 1
-                    if times[p.name] > 1:
-                        p.name += f" (copy {times[p.name]})"
+                    copy = times[p.name]
+                    if copy > 1 and (pattern, weaker) in WEAKENED_ONCE:
+                        continue
+                    if copy > 1:
+                        p.name += f" (copy {copy})"
                     found.append(p)
     return found
 
 
+def way_of(place):
+    """How it is weakened, where it is not removed or made relaxed."""
+    if place.weaker.startswith("{"):
+        return " in two"
+    new = place.weaker.split()[0].rstrip(";")
+    ways = {"membar.gl": " to gl", "ld.global.nc.v4.u32": " to nc", "atom.cas.b32": " to gpu", "setp.ne.u64": " is false", "mov.b32": " is 0"}
+    if place.opcode.startswith("shfl"):
+        return ""
+    return ways.get(new, " to gpu" if ".sys" in place.opcode and ".gpu" in new else "")
+
+
 def combined(text, all_places):
-    lines = text.split("\n")
-    for k, p in reversed(list(enumerate(all_places, 1))):
-        line = lines[p.line - 1]
-        guard = re.search(r"@!?%\w+\s+$", line[:p.begin])
-        begin, guard = (guard.start(), guard.group()) if guard else (p.begin, "")
-        weaker = p.weaker if p.weaker == ";" else guard + p.weaker
-        lines[p.line - 1] = (
-            f"{line[:begin]}{{ .reg .pred %is_mutant; setp.eq.u32 %is_mutant, %mutant, {k}; @%is_mutant bra $mutant_{k}; "
-            f"setp.ne.u32 %is_mutant, %mutant, -{k}; @%is_mutant bra $original_{k}; {guard}trap; "
-            f"$original_{k}: {guard}{line[p.begin:p.end]} bra $after_{k}; $mutant_{k}: {weaker} $after_{k}: }}{line[p.end:]}")
+    lines, of_instruction = text.split("\n"), collections.defaultdict(list)
+    for k, p in enumerate(all_places, 1):
+        of_instruction[p.line, p.begin].append((k, p))
+    for (number, at), mutants in sorted(of_instruction.items(), reverse=True):
+        line, end, after = lines[number - 1], mutants[0][1].end, f"$after_{mutants[0][0]}"
+        guard = re.search(r"@!?%\w+\s+$", line[:at])
+        begin, guard = (guard.start(), guard.group()) if guard else (at, "")
+        choice = "".join(f"setp.eq.u32 %is_mutant, %mutant, {k}; @%is_mutant bra $mutant_{k}; "
+                         f"setp.ne.u32 %is_mutant, %mutant, -{k}; @%is_mutant bra $original_{k}; {guard}trap; $original_{k}: " for k, _ in mutants)
+        weaker = "".join(f"$mutant_{k}: {'' if p.weaker == ';' or p.weaker.startswith('{') else guard}{p.weaker} bra {after}; " for k, p in mutants)
+        lines[number - 1] = (f"{line[:begin]}{{ .reg .pred %is_mutant; {choice}{guard}{line[at:end]} bra {after}; {weaker}{after}: }}{line[end:]}")
     return "\n".join(lines)
 
 
@@ -147,7 +192,7 @@ def failure(program, mutant, seeds):
     return None
 
 
-def read_equivalents(path):
+def read_equivalents(path, all_places):
     """Names and reasons."""
     reasons, names = {}, []
     with open(path, encoding="utf-8") as f:
@@ -155,8 +200,13 @@ def read_equivalents(path):
             if line.startswith("#") or not line.strip():
                 continue
             if not line[0].isspace():
-                names = [line.strip()] if not names or reasons[names[0]] else names + [line.strip()]
-                reasons[names[-1]] = ""
+                if names and reasons[names[0]]:
+                    names = []
+                name = line.strip()
+                several = [p.name for p in all_places if name.startswith("... ") and name[4:] in p.name and p.name not in reasons]
+                for n in several or [name]:
+                    names.append(n)
+                    reasons[n] = ""
             else:
                 reasons.update({name: reasons[name] + line.strip() + " " for name in names})
     if empty := [n for n, reason in reasons.items() if not reason]:
@@ -166,7 +216,7 @@ def read_equivalents(path):
 
 def run(options, all_places, tried):
     program, seeds = os.path.abspath(options.more), options.seeds.split(",")
-    reasons = read_equivalents(options.equivalent) if options.equivalent else {}
+    reasons = read_equivalents(options.equivalent, all_places) if options.equivalent else {}
     unknown = set(reasons) - {p.name for p in all_places}
     wrong = [f"in the list of equivalents, and no mutant: {name}" for name in sorted(unknown)]
     if how := failure(program, 0, seeds):

@@ -13,7 +13,8 @@ SEEDS = 6
 
 # Kernels of two blocks; %a is 256 bytes of zeros, %f 256 bytes that have been freed. %i is the thread, %block the block, %c a constant 7.
 # Each: name, threads, body, and what is expected: a pattern of the message, which each run prints, or some do ("in some runs: "); the words at
-# %a ("..": any); None: right, any words; or what the reader of a message may see over all runs: "either" value, or the "new" one only.
+# %a ("..": any); None: right, any words; or what the reader of a message may see over all runs: "either" value, the "new" one only, or
+# "any of" several words.
 MESSAGE = """
     setp.ne.u32 %p, %i, 0; @%p bra done;
     setp.ne.u32 %p, %block, 0; @%p bra reader;
@@ -58,6 +59,7 @@ second: ld.{acquire}.gpu.global.u32 %r, [%a+128]; setp.eq.u32 %p, %r, 0; @%p bra
 EXCHANGE = "st.shared.u32 [%si], %i; {between} xor.b32 %j, %i, {distance}; mad.lo.u32 %sj, %j, 4, %s; ld.shared.u32 %r, [%sj];"
 RACE, RIGHT = r"line \d+ of its PTX.*: race in (global|shared) memory: .* at line \d+ of its PTX", None
 MASK = "0xffffffff"
+ON_DEVICE = "ld.param.u32 %block, [whole];"  # of a kernel devices_...: one block on each of two devices
 
 KERNELS = [
     ("misaligned", 1, "ld.global.u32 %r, [%a+2];", r"misaligned access of 4 bytes at 0x"),
@@ -120,7 +122,8 @@ KERNELS = [
     ("message_told_again_by_updates", 32, message().replace("1; bra done", "1; { .reg .b32 %x; atom.relaxed.gpu.global.add.u32 %x, [%a+128], 1; "
                                                             "atom.relaxed.gpu.global.add.u32 %x, [%a+128], 1; } bra done"), RIGHT),
     ("blocks", 64, blocks(), RIGHT),
-    ("blocks_no_barrier_before", 64, blocks(before=""), "in some runs: " + RACE + "|trap"),
+    ("blocks_no_barrier_before", 64, blocks(before=""), RACE),
+    ("blocks_barrier_behind_the_fence", 64, blocks(before="setp.ne.u32 %p, %i, 0; @!%p membar.gl; bar.sync 0;", flag_store="st.volatile.global.u32"), RACE),
     ("blocks_no_barrier_after", 64, blocks(after=""), RACE + "|trap"),
     ("blocks_relaxed_store", 64, blocks(flag_store="st.relaxed.sys.global.u32"), RACE),
     ("blocks_fence_before_the_stores", 64, "setp.ne.u32 %p, %i, 0; @!%p membar.sys;" + blocks(flag_store="st.relaxed.sys.global.u32"), RACE),
@@ -132,9 +135,42 @@ KERNELS = [
     # strong accesses may pass each other
     ("relaxed_data", 32, message(data_store="st.relaxed.gpu.global.u32", flag_store="st.relaxed.gpu.global.u32",
                                  flag_load="ld.relaxed.gpu.global.u32", data_load="ld.relaxed.gpu.global.u32"), "either"),
-    ("relaxed_data_sequential", 32, message(data_store="st.relaxed.gpu.global.u32", flag_store="st.relaxed.gpu.global.u32",
+    ("relaxed_data_sequential", 32, message(data_store="st.relaxed.gpu.global.u32", before="membar.sys;", flag_store="st.relaxed.gpu.global.u32",
                                             flag_load="ld.relaxed.gpu.global.u32", after="membar.sys;", data_load="ld.relaxed.gpu.global.u32"),
      "new"),
+    ("relaxed_data_one_fence", 32, message(data_store="st.relaxed.gpu.global.u32", flag_store="st.relaxed.gpu.global.u32",
+                                           flag_load="ld.relaxed.gpu.global.u32", after="membar.sys;", data_load="ld.relaxed.gpu.global.u32"),
+     "either"),
+    ("several_older_values", 32, message(data_store="st.relaxed.gpu.global.u32 [%a], 5; st.relaxed.gpu.global.u32 [%a], 6; st.relaxed.gpu.global.u32",
+                                         flag_store="st.relaxed.gpu.global.u32", flag_load="ld.relaxed.gpu.global.u32",
+                                         data_load="ld.relaxed.gpu.global.u32"), "any of 00000000 00000005 00000006 00000007"),
+    ("no_older_value_than_before", 32, message(data_store="st.relaxed.gpu.global.u32 [%a], 5; st.relaxed.gpu.global.u32", before="membar.gl;",
+                                               flag_store="st.relaxed.gpu.global.u32", flag_load="ld.relaxed.gpu.global.u32",
+                                               after="membar.gl;", data_load="ld.relaxed.gpu.global.u32 %r, [%a]; ld.relaxed.gpu.global.u32"), "new"),
+    # memory that is only read
+    ("read_only", 32, "ld.global.nc.u32 %r, [%a]; mad.wide.u32 %ai, %block, 4, %a; setp.ne.u32 %p, %i, 0; @%p bra done; st.global.u32 [%ai+64], %c;", RIGHT),
+    ("read_only_of_a_message", 32, message(data_load="ld.global.nc.u32"), r"ld.global.nc may be stale"),
+    ("read_only_of_the_own_store", 1, "mad.wide.u32 %ai, %block, 4, %a; st.global.u32 [%ai], %c; ld.global.nc.u32 %r, [%ai];",
+     r"ld.global.nc may be stale"),
+    # between devices: grids that nothing orders
+    ("devices_unordered", 1, ON_DEVICE + "st.global.u32 [%a], %c;", RACE),
+    ("devices_message", 32, ON_DEVICE + message(flag_store="st.release.sys.global.u32", flag_load="ld.acquire.sys.global.u32"), RIGHT),
+    ("devices_release_of_the_device", 32, ON_DEVICE + message(flag_load="ld.acquire.sys.global.u32"), RACE),
+    ("devices_acquire_of_the_device", 32, ON_DEVICE + message(flag_store="st.release.sys.global.u32"), RACE),
+    ("devices_fences", 32, ON_DEVICE + message(before="membar.sys;", flag_store="st.volatile.global.u32", flag_load="ld.volatile.global.u32",
+                                               after="membar.sys;"), RIGHT),
+    ("devices_first_fence_of_the_device", 32, ON_DEVICE + message(before="membar.gl;", flag_store="st.volatile.global.u32",
+                                                                  flag_load="ld.volatile.global.u32", after="membar.sys;"), RACE),
+    ("devices_second_fence_of_the_device", 32, ON_DEVICE + message(before="membar.sys;", flag_store="st.volatile.global.u32",
+                                                                   flag_load="ld.volatile.global.u32", after="membar.gl;"), RACE),
+    ("devices_earlier_fence", 32, ON_DEVICE + message(data_store="membar.sys; st.global.u32", before="membar.gl;", flag_store="st.volatile.global.u32",
+                                                                      flag_load="ld.volatile.global.u32", after="membar.sys;"), RACE),
+    ("earlier_fence_of_the_system", 32, message(data_store="membar.sys; st.global.u32", before="membar.gl;", flag_store="st.volatile.global.u32",
+                                                                flag_load="ld.volatile.global.u32", after="membar.gl;"), RIGHT),
+    ("devices_fences_of_all_of_the_device", 64, ON_DEVICE + blocks(before="membar.gl; bar.sync 0;", flag_store="st.volatile.global.u32",
+                                                                   flag_load="ld.acquire.sys.global.u32"), RACE),
+    ("devices_atomics", 1, ON_DEVICE + "atom.sys.global.add.u32 %r, [%a], 1;", RIGHT),
+    ("devices_atomics_of_the_device", 1, ON_DEVICE + "atom.global.add.u32 %r, [%a], 1;", RACE),
     ("relaxed_data_fence", 32, message(data_store="st.relaxed.gpu.global.u32", flag_store="st.relaxed.gpu.global.u32",
                                        flag_load="ld.relaxed.gpu.global.u32", after="fence.acq_rel.sys;", data_load="ld.relaxed.gpu.global.u32"),
      "either"),
@@ -199,10 +235,11 @@ def fault_of(name, threads, expected, program):
     seen = set()
     in_some, expected = (expected or "").startswith("in some runs: "), expected and expected.removeprefix("in some runs: ")
     missed = 0
-    for seed in range(1, 1 + SEEDS * (4 if expected == "either" else 1)):
+    several = (expected or "").startswith("any of ")
+    for seed in range(1, 1 + SEEDS * (4 if expected == "either" else 16 if several else 1)):
         done = subprocess.run([program, name, str(threads)], capture_output=True, text=True, check=False, env={**os.environ, "EMULATED_SEED": str(seed)})
         words = done.stdout.split()
-        if expected is None or expected in ("either", "new") or expected.startswith("words"):
+        if expected is None or several or expected in ("either", "new") or expected.startswith("words"):
             if done.returncode != 0:
                 return f"seed {seed}: {done.stderr}"
             if expected and expected.startswith("words") and any(w not in ("..", g) for w, g in zip(expected.split()[1:], words)):
@@ -213,7 +250,7 @@ def fault_of(name, threads, expected, program):
             if in_some and missed < SEEDS:
                 continue
             return f"seed {seed}: not found: {done.stderr}"
-    wanted = {"either": {"00000000", "00000007"}, "new": {"00000007"}}.get(expected)
+    wanted = set(expected.split()[2:]) if several else {"either": {"00000000", "00000007"}, "new": {"00000007"}}.get(expected)
     return f"seen {seen}" if wanted and seen != wanted else None
 
 

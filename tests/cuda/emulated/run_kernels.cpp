@@ -26,7 +26,7 @@ int main() {
         emulated::add_allocation(in, hex.size() / 2, 0, emulated::memory_kind::device);
         emulated::add_allocation(out, bytes, 0, emulated::memory_kind::device);
         unsigned char* arguments[] = {reinterpret_cast<unsigned char*>(&in), reinterpret_cast<unsigned char*>(&out)};
-        emulated::run_grid(*k, arguments, {1}, {threads}, 0, 0);
+        emulated::run_grid(*k, arguments, {1}, {threads}, 0, 0, {});
         const char* const digits = "0123456789abcdef";
         std::string text;
         for (std::size_t i = 0; i < bytes; ++i) text += {digits[out[i] / 16], digits[out[i] % 16]};

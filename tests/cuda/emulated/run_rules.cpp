@@ -1,10 +1,13 @@
-// run_rules KERNEL THREADS: runs a kernel of rules.py in two blocks, and prints the 64 words it may have written.
+// run_rules KERNEL THREADS: runs a kernel of rules.py in two blocks, and prints the 64 words it may have written. With
+// a name that begins with "devices_": in two grids that nothing orders, of one block each, on devices 0 and 1.
 #include "kernels.hpp"
 #include "memory.hpp"
 
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
+#include <thread>
 
 namespace {
 alignas(256) unsigned char words[256], other[256], peer[256], first[256], second[256];
@@ -25,11 +28,20 @@ int main(int, char** arguments) {
     void* const copies[] = {first, second};
     add_multicast(range, sizeof range, copies);
     const void* at[] = {words, other, peer, range, second};
-    std::uint64_t whole[2] = {};
-    unsigned char* parameters[6];
-    for (int i = 0; i < 5; ++i) parameters[i] = reinterpret_cast<unsigned char*>(&at[i]);
-    parameters[5] = reinterpret_cast<unsigned char*>(whole);
-    run_grid(*k, parameters, {2}, {static_cast<unsigned>(std::atoi(arguments[2]))}, 0, 0);
+    const auto run = [&](unsigned blocks, int device) {
+        std::uint64_t whole[2] = {static_cast<std::uint64_t>(device), 0};
+        unsigned char* parameters[6];
+        for (int i = 0; i < 5; ++i) parameters[i] = reinterpret_cast<unsigned char*>(&at[i]);
+        parameters[5] = reinterpret_cast<unsigned char*>(whole);
+        run_grid(*k, parameters, {blocks}, {static_cast<unsigned>(std::atoi(arguments[2]))}, 0, device, {});
+    };
+    if (std::string_view(arguments[1]).starts_with("devices_")) {
+        std::thread other([&] { run(1, 1); });
+        run(1, 0);
+        other.join();
+    } else {
+        run(2, 0);
+    }
     for (int i = 0; i < 64; ++i) std::printf("%08x ", reinterpret_cast<std::uint32_t*>(words)[i]);
     std::printf("\n");
 }

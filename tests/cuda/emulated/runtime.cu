@@ -1,6 +1,6 @@
-// Rules of the CUDA runtime that its stand-in keeps: grids that share a device, captures and threads, launches of one
-// graph in two streams, handles of memory that has been freed, host memory behind device memory. (check runs it with
-// EMULATED_SMS=4 and two devices.)
+// Rules of the CUDA runtime that its stand-in keeps: what orders a kernel after another one, grids that share a device,
+// captures and threads, launches of one graph in two streams, handles of memory that has been freed, host memory behind
+// device memory. (check runs it with EMULATED_SMS=4 and two devices.)
 #include "emulator.hpp"
 
 #include <cuda.h>
@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -106,6 +107,70 @@ void graph_in_two_streams() {
     check(cudaFree(x));
 }
 
+/// Memory that one kernel writes or reads in a stream, and then another one in another stream, however the host orders
+/// the two.
+struct two_kernels : two_streams {
+    two_kernels() {
+        check(cudaMallocManaged(&x, sizeof(int)));
+        check(cudaEventCreate(&event));
+        check(cudaEventRecord(event, at[0]));
+    }
+    ~two_kernels() {
+        check(cudaDeviceSynchronize());
+        check(cudaEventDestroy(event));
+        check(cudaFree(x));
+    }
+    void first() { add_one<<<1, 1, 0, at[0]>>>(x); }
+    void second() { add_one<<<1, 1, 0, at[1]>>>(x); }
+    /// The first kernel ends, and nobody has waited for it.
+    static void pass_time() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
+    int* x = nullptr;
+    cudaEvent_t event = nullptr;
+};
+struct order_of_kernels {
+    const char* name;
+    bool is_one;
+    void (*run)(two_kernels&);
+};
+const order_of_kernels orders[] = {
+    {"time", false, [](two_kernels& k) { k.first(), k.pass_time(), k.second(); }},
+    {"a stream", true, [](two_kernels& k) { k.first(), k.first(); }},
+    {"cudaStreamSynchronize", true,
+        [](two_kernels& k) { k.first(), check(cudaStreamSynchronize(k.at[0])), k.second(); }},
+    {"another stream's end", false,
+        [](two_kernels& k) { k.first(), k.pass_time(), check(cudaStreamSynchronize(k.at[1])), k.second(); }},
+    {"cudaDeviceSynchronize", true, [](two_kernels& k) { k.first(), check(cudaDeviceSynchronize()), k.second(); }},
+    {"the end of another device", false,
+        [](two_kernels& k) {
+            k.first(), k.pass_time();
+            check(cudaSetDevice(1)), check(cudaDeviceSynchronize()), check(cudaSetDevice(0));
+            k.second();
+        }},
+    {"cudaStreamQuery", true,
+        [](two_kernels& k) {
+            k.first();
+            while (cudaStreamQuery(k.at[0]) == cudaErrorNotReady) k.pass_time();
+            k.second();
+        }},
+    {"an event", true,
+        [](two_kernels& k) {
+            k.first();
+            check(cudaEventRecord(k.event, k.at[0])), check(cudaStreamWaitEvent(k.at[1], k.event, 0));
+            k.second();
+        }},
+    {"an event that was before", false,
+        [](two_kernels& k) { k.first(), k.pass_time(), check(cudaStreamWaitEvent(k.at[1], k.event, 0)), k.second(); }},
+    {"cudaEventSynchronize", true,
+        [](two_kernels& k) {
+            k.first();
+            check(cudaEventRecord(k.event, k.at[0])), check(cudaEventSynchronize(k.event));
+            k.second();
+        }},
+    {"the host's wait for an event that was before", false,
+        [](two_kernels& k) { k.first(), k.pass_time(), check(cudaEventSynchronize(k.event)), k.second(); }},
+    {"the legacy stream", false, [](two_kernels& k) { k.first(), k.pass_time(), add_one<<<1, 1>>>(k.x); }},
+};
+
 struct handles {
     cudaIpcMemHandle_t freed, live;
 };
@@ -189,6 +254,21 @@ pid_t process(const F& f) {
 void expect_success(pid_t child, const char* what) {
     int status = 0;
     expect(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0, what);
+}
+
+/// Each in a process of its own, which stops where it finds a race.
+void what_orders_kernels() {
+    for (const order_of_kernels& o : orders) {
+        const pid_t child = process([&o] {
+            wrong = 0;
+            if (!o.is_one && std::freopen("/dev/null", "w", stderr) == nullptr) ++wrong;
+            two_kernels k;
+            o.run(k);
+        });
+        int status = 0;
+        const bool ended = waitpid(child, &status, 0) == child && WIFEXITED(status);
+        expect(ended && WEXITSTATUS(status) == (o.is_one ? 0 : 70), o.name);
+    }
 }
 
 /// Freed device memory, then host memory of the same size: the host may have the addresses again, and copies there.
@@ -289,6 +369,7 @@ int main() {
     if (pipe(there) != 0 || pipe(back) != 0) return 1;
     const pid_t owner = process([&] { own_memory(there[1], back[0]); });
     expect_success(process([] { devices_that_are_visible(); }), "a process that sees some devices");
+    what_orders_kernels();
     handles h;
     if (read(there[0], &h, sizeof h) != sizeof h) return 1;
     memory_of_another_process(h);

@@ -1,7 +1,8 @@
 // A program for mutants (mutate.py): every barrier, fence, release and acquire of the kernels matters to it somewhere,
 // or is in equivalent_mutants.txt. all_reduce by two schedules with an epilogue, pulled and by packets, on the eager
 // path, by the switch, and within a kernel; with several chunks, in place, at the wraparound of the eager path's flags;
-// ranks in different calls; a rank that gives up while another one reads its data. Needs two devices.
+// back to back over devices, where nothing but the calls orders the ranks; ranks in different calls; a rank that gives
+// up while another one reads its data; two blocks that give up at once. Needs two devices.
 #include <colls/cuda/device.hpp>
 #include <colls/schedules/ring.hpp>
 #include <colls/transports/cuda.hpp>
@@ -218,7 +219,8 @@ void sums_within_a_kernel() {
 // ---- two devices
 
 struct pair_of_devices {
-    explicit pair_of_devices(protocol p, double timeout = 0.05) : ranks(group_of(p, timeout)) {
+    explicit pair_of_devices(protocol p, double timeout = 0.05, int channels = 1)
+        : ranks(group_of(p, timeout, channels)) {
         for (int r = 0; r < 2; ++r) {
             check(cudaSetDevice(r), "cudaSetDevice");
             check(cudaStreamCreateWithFlags(&stream[r], cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
@@ -232,8 +234,8 @@ struct pair_of_devices {
         for (const cudaStream_t s : stream) cudaStreamDestroy(s);
         cudaFreeHost(words);
     }
-    static std::vector<colls::cuda::communicator> group_of(protocol p, double timeout) {
-        return colls::cuda::communicator::of_devices({0, 1}, by(p, {.channels = 1,
+    static std::vector<colls::cuda::communicator> group_of(protocol p, double timeout, int channels) {
+        return colls::cuda::communicator::of_devices({0, 1}, by(p, {.channels = channels,
                                                                        .small_bytes = few * 4,
                                                                        .multicast_bytes = 2 << 10,
                                                                        .scratch_bytes = 128 << 10,
@@ -294,6 +296,45 @@ void sums_by_multicast() {
     }
 }
 
+__global__ void fill(float* x, std::size_t count, int rank, int call) {
+    for (std::size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x)
+        x[i] = value_of(rank, i, call);
+}
+__global__ void count_wrong(const float* y, std::size_t count, int call, int* bad) {
+    for (std::size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x)
+        if (y[i] != value_of(0, i, call) + value_of(1, i, call)) atomicAdd(bad, 1);
+}
+
+/// Each rank overwrites its buffers right behind a call, and makes the next one; nobody waits for the other.
+template <class S>
+void calls_back_to_back(protocol p, std::size_t count) {
+    pair_of_devices two(p, 4, 2);
+    for (int call = 0; call < 5; ++call)
+        for (const std::size_t r : {0, 1}) {
+            kernel_call& k = two.of_rank[r];
+            const cudaStream_t s = two.stream[r];
+            check(cudaSetDevice(static_cast<int>(r)), "cudaSetDevice");
+            fill<<<2, block, 0, s>>>(k.x.at, count, static_cast<int>(r), call);
+            colls::cuda::all_reduce<S>(two.ranks[r], std::span<const float>(k.x.at, count),
+                std::span<float>(k.y.at, count), colls::sum, s, held_result{});
+            count_wrong<<<2, block, 0, s>>>(k.y.at, count, call, k.answers.at);
+        }
+    for (const std::size_t r : {0, 1}) {
+        check(cudaStreamSynchronize(two.stream[r]), "cudaStreamSynchronize");
+        two.ranks[r].check();
+        expect(two.of_rank[r].answers.at[0] == 0, "calls back to back", std::to_string(count).c_str());
+    }
+}
+
+/// All blocks of rank 0 wait for a rank that makes no call; they give up at once, and one of them says why.
+template <class S>
+void blocks_that_give_up(std::size_t count) {
+    pair_of_devices two(protocol::pulled, 0.001, 2);
+    two.call<S>(0, count, 0, {});
+    two.expect_error(0, {errc::timeout}, "two blocks that wait in vain");
+    two.expect_answers(0);
+}
+
 /// Both ranks find that they are in different calls. (The later may hear first that the other has given up.)
 template <class S>
 void calls_that_differ(protocol p, std::size_t count) {
@@ -324,6 +365,13 @@ void run() {
     sums_by_packets();
     sums_within_a_kernel();
     sums_by_multicast();
+    for (const protocol p : {protocol::pulled, protocol::packets, protocol::eager}) {
+        const std::size_t count = p == protocol::eager ? few : p == protocol::packets ? 4 * few : most;
+        calls_back_to_back<colls::ring>(p, count);
+        calls_back_to_back<colls::direct>(p, count);
+    }
+    calls_back_to_back<colls::direct>(protocol::multicast, most);
+    for (int times = 0; times < 3; ++times) blocks_that_give_up<colls::direct>(most);
     calls_that_differ<colls::direct>(protocol::multicast, most);
     for (const protocol p : {protocol::pulled, protocol::packets}) {
         calls_that_differ<colls::ring>(p, most);

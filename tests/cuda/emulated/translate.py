@@ -194,9 +194,10 @@ class Translator:
         into = i.operands[0] if isinstance(i.operands[0], list) else [i.operands[0]]
         place = self.parameter(i, i.operands[1], n * BYTES[kind]) if i.has("param", "param_entry", "param_func") else None
         strong = self.strength(i)
+        function, arguments = ("load_read_only", "t") if i.has("nc") else ("load", f"t, {self.space(i)}")
         if n == 1 and not strong and into[0] != "_":
             call = f"{TYPES[kind]}(parameter<{TYPES[kind]}>({place}))" if place else (
-                f"{TYPES[kind]}(load<{TYPES[kind]}>(t, {self.space(i)}, {self.address(i, i.operands[1])}, {i.line}))")
+                f"{TYPES[kind]}({function}<{TYPES[kind]}>({arguments}, {self.address(i, i.operands[1])}, {i.line}))")
             if TYPES[kind] in ("f32", "f64"):
                 call = call.replace(TYPES[kind], TYPES[f"b{8 * BYTES[kind]}"])
             return self.put(i, into[0], call)
@@ -205,7 +206,7 @@ class Translator:
         elif strong:
             read = f"load_strong(t, {self.space(i)}, {self.address(i, i.operands[1])}, w, {strong}, {i.line});"
         else:
-            read = f"load(t, {self.space(i)}, {self.address(i, i.operands[1])}, w, {i.line});"
+            read = f"{function}({arguments}, {self.address(i, i.operands[1])}, w, {i.line});"
         return f"{{ {TYPES[kind]} w[{n}]; {read} " + " ".join(self.put(i, r, f"w[{k}]") for k, r in enumerate(into)) + " }"
 
     def store(self, i):

@@ -45,7 +45,7 @@ void give_results(block_context& b, u32 warp_index, const meeting& m) {
         if (m.f) folded = first ? static_cast<u32>(m.value[lane]) : m.f(folded, static_cast<u32>(m.value[lane]));
         first = false;
     }
-    if (m.what == exchange::barrier) join_views(b, members, 1u << warp_index, m.arrived);
+    if (m.what == exchange::barrier) join_views(b, members, members, 1u << warp_index, m.arrived);
     for (const u32 thread : members) {
         const u32 lane = thread % 32;
         fiber& f = b.fibers[thread];

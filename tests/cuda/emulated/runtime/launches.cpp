@@ -147,7 +147,8 @@ cudaError_t launch(
         residency here(*k, device, cooperative ? static_cast<int>(g.count()) : 1, room);
         std::vector<unsigned char*> arguments;
         for (auto& a : *kept) arguments.push_back(a.data());
-        run_grid(*k, arguments.data(), g, b, shared, device, cooperative ? nullptr : &here);
+        order& now = order_of_work();
+        now = run_grid(*k, arguments.data(), g, b, shared, device, now, cooperative ? nullptr : &here);
     });
 }
 

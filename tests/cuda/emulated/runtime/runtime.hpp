@@ -165,7 +165,8 @@ struct stream;
 
 struct ticket {
     std::shared_ptr<stream> of;
-    std::uint64_t number = 0;  ///< of the work after which it is over
+    std::uint64_t number = 0;            ///< of the work after which it is over
+    std::shared_ptr<const order> end{};  ///< what is ordered before what waits for it, once it is over
 };
 
 /// The stream behind a handle, and the legacy stream of the current device behind null; null for a handle of no stream.
@@ -174,8 +175,11 @@ int device_of(const stream&);
 /// Appends work to a stream, or to the graph that the stream is captured into. `own`: set to when it is over, unless
 /// captured.
 cudaError_t enqueue(cudaStream_t, std::function<void()>, ticket* own = nullptr);
+/// What has been done is then before the caller: the host, or the work that a stream does.
 void wait_for(const ticket&);
 bool is_over(const ticket&);
+/// Of the work that this thread does for a stream: what is ordered before it, and then before what comes after it.
+order& order_of_work();
 /// Waits for all work of a device. `call`: for the report of a deadlock.
 void wait_for_device(int device, const char* call);
 /// True while a stream is captured; then `call` fails on this thread unless its capture mode is relaxed, and spoils the

@@ -18,6 +18,8 @@ namespace {
 struct work {
     std::function<void()> run;
     std::vector<ticket> after;
+    order of_host;  ///< what the host had waited for
+    std::shared_ptr<order> end = std::make_shared<order>();
 };
 
 }  // namespace
@@ -35,6 +37,7 @@ struct stream {
     std::condition_variable changed;
     std::deque<work> queue;
     std::uint64_t pushed = 0, done = 0;
+    std::shared_ptr<const order> last_end;  ///< of what was pushed last
     bool closed = false;
 };
 
@@ -55,7 +58,20 @@ registry& all() {
 
 thread_local cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
 
+/// Not null on the thread of a stream.
+thread_local order* current_work = nullptr;
+
+void learn(const ticket& t) {
+    if (!t.end) return;
+    if (current_work)
+        *current_work = both(*current_work, *t.end);
+    else
+        host_learns(*t.end);
+}
+
 void work_off(const std::shared_ptr<stream>& s) {
+    order now;
+    current_work = &now;
     std::unique_lock lock(s->mutex);
     for (;;) {
         s->changed.wait(lock, [&] { return !s->queue.empty() || s->closed; });
@@ -63,8 +79,10 @@ void work_off(const std::shared_ptr<stream>& s) {
         work w = std::move(s->queue.front());
         s->queue.pop_front();
         lock.unlock();
+        now = both(now, w.of_host);
         for (const ticket& t : w.after) wait_for(t);
         w.run();
+        *w.end = now;
         w = {};
         lock.lock();
         ++s->done;
@@ -83,7 +101,7 @@ std::shared_ptr<stream> make_stream(int device, bool blocking, bool legacy) {
 
 ticket last_of(const std::shared_ptr<stream>& s) {
     const std::lock_guard lock(s->mutex);
-    return {s, s->pushed};
+    return {s, s->pushed, s->last_end};
 }
 
 /// With the registry locked.
@@ -103,9 +121,10 @@ void push(const std::shared_ptr<stream>& s, std::function<void()> run, std::vect
         after.push_back(last_of(r.legacy[s->device]));
     }
     const std::lock_guard lock(s->mutex);
-    s->queue.push_back({std::move(run), std::move(after)});
+    s->queue.push_back({std::move(run), std::move(after), host_order()});
+    s->last_end = s->queue.back().end;
     ++s->pushed;
-    if (own != nullptr) *own = {s, s->pushed};
+    if (own != nullptr) *own = {s, s->pushed, s->last_end};
     s->changed.notify_all();
 }
 
@@ -143,12 +162,16 @@ void wait_for(const ticket& t) {
     if (!t.of) return;
     std::unique_lock lock(t.of->mutex);
     t.of->changed.wait(lock, [&] { return t.of->done >= t.number; });
+    learn(t);
 }
 bool is_over(const ticket& t) {
     if (!t.of) return true;
     const std::lock_guard lock(t.of->mutex);
-    return t.of->done >= t.number;
+    if (t.of->done < t.number) return false;
+    learn(t);
+    return true;
 }
+order& order_of_work() { return *current_work; }
 
 cudaError_t enqueue(cudaStream_t handle, std::function<void()> run, ticket* own) {
     const std::shared_ptr<stream> s = stream_of(handle);
@@ -180,6 +203,7 @@ void wait_for_device(int device, const char* call) {
             stop(std::string(call) + " has waited for device " + std::to_string(device) + " for " +
                  std::to_string(static_cast<int>(15 * patience())) + " s; it runs " + running_kernels(device));
         }
+        learn(t);
     }
 }
 
@@ -318,7 +342,10 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t e, unsigned) {
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t f, void* data) {
     EMULATED_CALL("cudaLaunchHostFunc");
-    return fail(enqueue(handle, [=] { f(data); }));
+    return fail(enqueue(handle, [=] {
+        host_learns(order_of_work());
+        f(data);
+    }));
 }
 
 // Capture.
