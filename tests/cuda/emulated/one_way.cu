@@ -1,6 +1,6 @@
 // A program for mutants (mutate.py), like small.cu: collectives in one direction, back to back over three devices. Each
 // rank overwrites what it has sent right behind the call, and makes the next one; the host waits for none of them, so
-// that nothing but the calls themselves orders the ranks. Pulled, by packets, and on the eager path.
+// that nothing but the calls themselves orders the ranks. Pulled, and on the eager path.
 #include <colls/schedules/direct.hpp>
 #include <colls/transports/cuda.hpp>
 
@@ -100,7 +100,6 @@ void back_to_back(protocol p, std::size_t count) {
                                                                           .chunk_bytes = 8 << 10,
                                                                           .scratch_bytes = 128 << 10,
                                                                           .packet_bytes = 32 << 10,
-                                                                          .arena_bytes = 0,
                                                                           .table_bytes = 64 << 10,
                                                                           .timeout = 4});
         rank_state of[] = {rank_state(0), rank_state(1), rank_state(2)};
@@ -121,8 +120,7 @@ void back_to_back(protocol p, std::size_t count) {
 
 int main() {
     try {
-        back_to_back(protocol::eager, 151);
-        back_to_back(protocol::packets, 601);
+        back_to_back(protocol::eager, 601);
         back_to_back(protocol::pulled, most);
         return std::printf("%d wrong\n", wrong), wrong == 0 ? 0 : 1;
     } catch (const std::exception& e) {

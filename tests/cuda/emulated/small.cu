@@ -1,6 +1,6 @@
 // A program for mutants (mutate.py): every barrier, fence, release and acquire of the kernels matters to it somewhere,
-// or is in equivalent_mutants.txt. all_reduce by two schedules with an epilogue, pulled and by packets, on the eager
-// path, by the switch, and within a kernel; with several chunks, in place, at the wraparound of the eager path's flags;
+// or is in equivalent_mutants.txt. all_reduce by two schedules with an epilogue, pulled, on the eager path in
+// one hop and in two, by the switch, and within a kernel; with several chunks, in place, at the wraparound of the eager path's flags;
 // back to back over devices, where nothing but the calls orders the ranks; ranks in different calls; a rank that gives
 // up while another one reads its data; two blocks that give up at once. Needs two devices.
 #include <colls/cuda/device.hpp>
@@ -142,17 +142,14 @@ void sums_on_one_device() {
     for (int i = 0; i < 8; ++i) sums<colls::direct>(ranks, b, few, false);
 }
 
-void sums_by_packets() {
+/// A message of a channel has at most 2.6 KB.
+void sums_in_two_hops() {
+    constexpr std::size_t count = 1600;
     buffers b;
-    colls::cuda::virtual_ranks ranks(n, by(protocol::packets, small_group));
-    for (const bool in_place : {false, true}) {
-        sums<colls::ring>(ranks, b, few, in_place);
-        sums<colls::direct>(ranks, b, 3 * few, in_place);
-    }
+    colls::cuda::virtual_ranks ranks(n, by(protocol::eager, small_group));
+    for (const bool in_place : {false, true}) sums<colls::direct>(ranks, b, count, in_place);
     go_to_wraparound(ranks.context());
-    for (int i = 0; i < 8; ++i) sums<colls::direct>(ranks, b, few, false);
-    go_to_wraparound(ranks.context());
-    for (int i = 0; i < 8; ++i) sums<colls::ring>(ranks, b, few, false);
+    for (int i = 0; i < 8; ++i) sums<colls::direct>(ranks, b, count, false);
 }
 
 // ---- calls within a kernel
@@ -362,21 +359,20 @@ void peer_that_gives_up() {
 
 void run() {
     sums_on_one_device();
-    sums_by_packets();
+    sums_in_two_hops();
     sums_within_a_kernel();
     sums_by_multicast();
-    for (const protocol p : {protocol::pulled, protocol::packets, protocol::eager}) {
-        const std::size_t count = p == protocol::eager ? few : p == protocol::packets ? 4 * few : most;
+    for (const protocol p : {protocol::pulled, protocol::eager}) {
+        const std::size_t count = p == protocol::eager ? few : most;
         calls_back_to_back<colls::ring>(p, count);
         calls_back_to_back<colls::direct>(p, count);
     }
     calls_back_to_back<colls::direct>(protocol::multicast, most);
     for (int times = 0; times < 3; ++times) blocks_that_give_up<colls::direct>(most);
     calls_that_differ<colls::direct>(protocol::multicast, most);
-    for (const protocol p : {protocol::pulled, protocol::packets}) {
-        calls_that_differ<colls::ring>(p, most);
-        calls_that_differ<colls::direct>(p, most);
-    }
+    calls_that_differ<colls::ring>(protocol::pulled, most);
+    calls_that_differ<colls::direct>(protocol::pulled, most);
+    calls_that_differ<colls::direct>(protocol::eager, few);
     calls_that_differ<one_shot>(protocol::pulled, most - 1);
     calls_that_differ<one_shot>(protocol::pulled, few - 1);
     for (int times = 0; times < 3; ++times) {
