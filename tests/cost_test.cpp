@@ -159,7 +159,7 @@ TEST_CASE("rounds and volume follow the closed formulas", "[cost]") {
             check(halving_doubling::reduce_scatter{}, n, {q, others, others, others, 1});
             check(of<all_reduce>(halving_doubling{}), n, {2 * q, 2 * others, 2 * others, others, 1});
             check(swing::reduce_scatter{}, n, {q, others, others, others, 1});
-            check(bine::broadcast{}, n, {q, q, one, q, 1});
+            check(bine::broadcast{}, n, {q, q, one, 0, 1});
             check(distance_doubling::reduce_scatter{}, n, {q, others, others, others, 1});
             check(recursive_doubling::all_reduce{}, n, {q, q, q, q, 1});
         } else {

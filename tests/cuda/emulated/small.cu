@@ -1,8 +1,8 @@
 // A program for mutants (mutate.py): every barrier, fence, release and acquire of the kernels matters to it somewhere,
 // or is in equivalent_mutants.txt. all_reduce by two schedules with an epilogue, pulled, on the eager path in
-// one hop and in two, by the switch, and within a kernel; with several chunks, in place, at the wraparound of the eager path's flags;
-// back to back over devices, where nothing but the calls orders the ranks; ranks in different calls; a rank that gives
-// up while another one reads its data; two blocks that give up at once. Needs two devices.
+// one hop and in two, by the switch, and within a kernel; with several chunks, in place, at the wraparound of the eager
+// path's flags; back to back over devices, where nothing but the calls orders the ranks; ranks in different calls; a
+// rank that gives up while another one reads its data; two blocks that give up at once. Needs two devices.
 #include <colls/cuda/device.hpp>
 #include <colls/schedules/ring.hpp>
 #include <colls/transports/cuda.hpp>
