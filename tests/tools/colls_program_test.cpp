@@ -80,7 +80,7 @@ TEST_CASE("colls list: every family, with the counted cost", "[tool]") {
         CHECK(row["scratch"] == c.scratch);
     }
     CHECK(found);
-    CHECK(families.size() == 15);
+    CHECK(families.size() == 16);
     CHECK(folder.run("list allreduce -n 6").says("not on so many ranks"));  // halving_doubling
 }
 

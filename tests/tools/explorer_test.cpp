@@ -81,7 +81,7 @@ TEST_CASE("colls draw --page: every family, collective and group size has the li
         for (int i = 0; i < list.count; ++i)
             families[std::string(list.first[i].name)].push_back(list.first[i].schedule);
     }
-    CHECK(families.size() == 15);
+    CHECK(families.size() == 16);
     for (const auto& [family, schedules] : families) {
         INFO(family);
         const support::program_result r = folder.run("draw '" + family + "' --page '" + folder.file("a.html") + "'");
