@@ -325,6 +325,12 @@ void take_foreign(thread_context& t, u64 address, semantics how) {
 bool acquires(semantics s) { return s == semantics::acquire || s == semantics::both; }
 bool releases(semantics s) { return s == semantics::release || s == semantics::both; }
 
+/// Whether an address is one of those that the thread has loaded from last.
+bool has_polled(const thread_context& t, u64 address) {
+    for (const fiber::poll& p : t.block->fibers[t.index].polls)
+        if (p.address == address) return true;
+    return false;
+}
 /// A thread that loads what it has loaded before waits for others.
 void note_poll(thread_context& t, u64 address, u64 value) {
     fiber& f = t.block->fibers[t.index];
@@ -395,8 +401,9 @@ void thread_context::load_strong(space s, u64 address, void* to, u32 bytes, sema
         if (i != m.messages.end() && i->second.bytes == bytes && i->second.last[0].value == value) {
             message& known = i->second;
             u64& newest = newest_in(*block, key);
+            const u32 one_in = has_polled(*this, key) ? 4 : 2;  // so that threads which wait for many words go on soon
             u32 k = 0;
-            while (k + 1 < known.known && newest < known.last[k].number && m.below(4) == 0 &&
+            while (k + 1 < known.known && newest < known.last[k].number && m.below(one_in) == 0 &&
                    !is_ordered(*this, known.last[k].slot, known.last[k].thread, known.last[k].clock))
                 ++k;
             message::write& seen = known.last[k];

@@ -7,7 +7,7 @@ mutate.py combine FILE.ptx OUT.ptx        writes a file that has all mutants in 
 mutate.py list FILE.ptx                   lists the mutants: number, name
 mutate.py run FILE.ptx PROGRAM [options]  runs the mutants of a program made of FILE.ptx by combine. Fails unless each one is found, or is
                                           in the list of equivalents and is not found.
-  --seeds LIST (1,2,3): a mutant is found if a run with one of these orders of threads fails
+  --seeds LIST (1,2,3,4,5,6): a mutant is found if a run with one of these orders of threads fails
   --equivalent FILE: blocks of lines: names of mutants, as `list` prints them, then the reason why no run of them can fail, indented. A
                      reason that begins with `Not reached` is one for code that the program does not run; it reaches all others.
                      A line `... PART` names all mutants with PART in their names.
@@ -251,7 +251,7 @@ def main():
     parser.add_argument("what", choices=("combine", "list", "run"))
     parser.add_argument("ptx")
     parser.add_argument("more", nargs="?")
-    parser.add_argument("--seeds", default="1,2,3")
+    parser.add_argument("--seeds", default="1,2,3,4,5,6")
     parser.add_argument("--equivalent")
     parser.add_argument("--only", default="")
     parser.add_argument("--every", type=int, default=int(os.environ.get("COLLS_EMULATED_EVERY", "1")))

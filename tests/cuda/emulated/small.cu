@@ -306,20 +306,55 @@ __global__ void count_wrong(const float* y, std::size_t count, int call, int* ba
 template <class S>
 void calls_back_to_back(protocol p, std::size_t count) {
     pair_of_devices two(p, 4, 2);
-    for (int call = 0; call < 5; ++call)
+    int call = 0;
+    const auto make_calls = [&](int times, std::size_t most_elements) {
+        for (const int end = call + times; call < end; ++call)
+            for (const std::size_t r : {0, 1}) {
+                kernel_call& k = two.of_rank[r];
+                const cudaStream_t s = two.stream[r];
+                const std::size_t elements = most_elements - static_cast<std::size_t>(call % 2);
+                check(cudaSetDevice(static_cast<int>(r)), "cudaSetDevice");
+                fill<<<2, block, 0, s>>>(k.x.at, elements, static_cast<int>(r), call);
+                colls::cuda::all_reduce<S>(two.ranks[r], std::span<const float>(k.x.at, elements),
+                    std::span<float>(k.y.at, elements), colls::sum, s, held_result{});
+                count_wrong<<<2, block, 0, s>>>(k.y.at, elements, call, k.answers.at);
+            }
+    };
+    const auto finish = [&] {
         for (const std::size_t r : {0, 1}) {
-            kernel_call& k = two.of_rank[r];
-            const cudaStream_t s = two.stream[r];
-            check(cudaSetDevice(static_cast<int>(r)), "cudaSetDevice");
-            fill<<<2, block, 0, s>>>(k.x.at, count, static_cast<int>(r), call);
-            colls::cuda::all_reduce<S>(two.ranks[r], std::span<const float>(k.x.at, count),
-                std::span<float>(k.y.at, count), colls::sum, s, held_result{});
-            count_wrong<<<2, block, 0, s>>>(k.y.at, count, call, k.answers.at);
+            check(cudaStreamSynchronize(two.stream[r]), "cudaStreamSynchronize");
+            two.ranks[r].check();
+            expect(two.of_rank[r].answers.at[0] == 0, "calls back to back", std::to_string(count).c_str());
         }
-    for (const std::size_t r : {0, 1}) {
-        check(cudaStreamSynchronize(two.stream[r]), "cudaStreamSynchronize");
-        two.ranks[r].check();
-        expect(two.of_rank[r].answers.at[0] == 0, "calls back to back", std::to_string(count).c_str());
+    };
+    make_calls(6, count);
+    finish();
+    if (p != protocol::eager) return;
+    // What the first calls have left behind the shorter ones has the flags of those after the wraparound.
+    check(cudaSetDevice(0), "cudaSetDevice");
+    go_to_wraparound(two.ranks[0].context());
+    make_calls(4, count / 2);
+    make_calls(4, count);
+    finish();
+}
+
+/// The same within kernels, eager and pulled; the eager ones go past the wraparound.
+void calls_within_kernels_back_to_back() {
+    pair_of_devices two(protocol::pulled, 4);
+    for (const std::size_t count : {few, few / 2, most / 2, most / 2 - 1}) {
+        check(cudaSetDevice(0), "cudaSetDevice");
+        if (count < few) go_to_wraparound(two.ranks[0].context());
+        const int calls = count < few ? 8 : 3;
+        for (const std::size_t r : {0, 1}) {
+            check(cudaSetDevice(static_cast<int>(r)), "cudaSetDevice");
+            two.of_rank[r].launch(two.ranks[r], count, 0, calls, false, {}, two.stream[r]);
+        }
+        for (const std::size_t r : {0, 1}) {
+            check(cudaStreamSynchronize(two.stream[r]), "cudaStreamSynchronize");
+            two.ranks[r].check();
+            expect(two.of_rank[r].answers.at[0] == calls * block, "the answers of calls within kernels");
+            expect(two.of_rank[r].answers.at[n] == 0, "sums within kernels");
+        }
     }
 }
 
@@ -368,7 +403,8 @@ void run() {
         calls_back_to_back<colls::direct>(p, count);
     }
     calls_back_to_back<colls::direct>(protocol::multicast, most);
-    for (int times = 0; times < 3; ++times) blocks_that_give_up<colls::direct>(most);
+    calls_within_kernels_back_to_back();
+    for (int times = 0; times < 12; ++times) blocks_that_give_up<colls::direct>(most);
     calls_that_differ<colls::direct>(protocol::multicast, most);
     calls_that_differ<colls::ring>(protocol::pulled, most);
     calls_that_differ<colls::direct>(protocol::pulled, most);
