@@ -11,6 +11,8 @@
 #include <colls/mpi/detail/mpi_transport.hpp>
 #include <colls/transports/mpi.hpp>
 
+#include <execinfo.h>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -364,9 +366,16 @@ void refusals(tally& t) {
     t.check(code == static_cast<int>(colls::errc::unsupported), "shrink");
 }
 
+/// Where this rank stands, for `check`, when the program does not end.
+void print_stack(int) {
+    void* frames[64];
+    backtrace_symbols_fd(frames, backtrace(frames, 64), 2);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+    std::signal(SIGUSR1, print_stack);
     const std::uint64_t seed = argc > 1 ? std::strtoull(argv[1], nullptr, 0) : 1;
     const std::uint64_t calls = argc > 2 ? std::strtoull(argv[2], nullptr, 0) : 500;
     tally t;
