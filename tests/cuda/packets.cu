@@ -17,6 +17,8 @@ namespace {
 using colls::cuda::protocol;
 using colls::cuda::detail::check;
 
+static_assert(protocol::packets == protocol::eager);
+
 constexpr std::size_t most = 40'003;  // elements of a buffer
 
 /// Maps x -> a x + b modulo 2^16: composing them does not commute.

@@ -147,13 +147,13 @@ __device__ bool scatter(
     const ranks<Schedule>& r, int local, int channel, const T* in, T* out, std::size_t count, int root) {
     return call<collective::scatter>(r, local, channel, root, in, out, count, detail::no_operator{}, no_epilogue{});
 }
-/// The ranks' blocks, one behind the other, in the root's output.
+/// The ranks' blocks, in the order of ranks, in the root's output.
 template <class Schedule, class T>
 __device__ bool gather(
     const ranks<Schedule>& r, int local, int channel, const T* in, T* out, std::size_t count, int root) {
     return call<collective::gather>(r, local, channel, root, in, out, count, detail::no_operator{}, no_epilogue{});
 }
-/// The ranks' blocks, one behind the other, on every rank.
+/// The ranks' blocks, in the order of ranks, on every rank.
 template <class Schedule, class T>
 __device__ bool all_gather(const ranks<Schedule>& r, int local, int channel, const T* in, T* out, std::size_t count) {
     return call<collective::all_gather>(r, local, channel, 0, in, out, count, detail::no_operator{}, no_epilogue{});

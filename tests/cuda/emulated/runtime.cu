@@ -122,7 +122,7 @@ struct two_kernels : two_streams {
     }
     void first() { add_one<<<1, 1, 0, at[0]>>>(x); }
     void second() { add_one<<<1, 1, 0, at[1]>>>(x); }
-    /// The first kernel ends, and nobody has waited for it.
+    /// In fact the first kernel ends meanwhile; the host has not waited for it.
     static void pass_time() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
     int* x = nullptr;
     cudaEvent_t event = nullptr;

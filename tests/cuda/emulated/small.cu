@@ -302,7 +302,7 @@ __global__ void count_wrong(const float* y, std::size_t count, int call, int* ba
         if (y[i] != value_of(0, i, call) + value_of(1, i, call)) atomicAdd(bad, 1);
 }
 
-/// Each rank overwrites its buffers right behind a call, and makes the next one; nobody waits for the other.
+/// Each rank overwrites its buffers right behind a call, and makes the next one; no rank waits for the other.
 template <class S>
 void calls_back_to_back(protocol p, std::size_t count) {
     pair_of_devices two(p, 4, 2);

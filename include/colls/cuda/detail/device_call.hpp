@@ -15,7 +15,7 @@ struct device_call_info {
     const rank_handle* handles = nullptr;  ///< of each local rank
     kernel_call common;                    ///< the slot map
     std::uint64_t fingerprint = 0, scratch_bytes = 0, chunk_bytes = 0;
-    std::uint64_t eager_below[2] = {};  ///< calls of fewer bytes are eager in one hop, and in two
+    std::uint64_t small_bytes = 0, eager_bytes = 0;
     reachable_memory reachable;
     std::int32_t scratch_needed = 0, ranks = 1;
 };
@@ -42,15 +42,8 @@ device_call_info make_device_call_info(local_ranks& ranks, const S& s) {
     info.common.keeps_input = m.map.keeps_input;
     info.common.user_blocks = m.map.blocks;
     info.fingerprint = mixed(m.map.fingerprint, name_hash<S>());
-    const std::uint64_t small = ranks.chosen_options().small_bytes, most_unit = 8 * max_element_bytes;
-    for (const int hops : {1, 2}) {
-        // As many bytes as eager_message makes messages of that fit.
-        const std::uint64_t room = sizes.eager_bytes / static_cast<std::uint64_t>(hops),
-                            most = room < most_unit ? 0
-                                   : hops == 1      ? room - most_unit
-                                                    : (room - most_unit) * static_cast<std::uint64_t>(ranks.size());
-        if (!ranks.far() && (hops == 1 || ranks.size() > 2)) info.eager_below[hops - 1] = std::min(most, small) + 1;
-    }
+    info.small_bytes = ranks.chosen_options().small_bytes;
+    info.eager_bytes = sizes.eager_bytes;
     info.scratch_bytes = sizes.scratch_bytes;
     info.chunk_bytes = ranks.chosen_options().chunk_bytes;
     if (ranks.far())
@@ -65,10 +58,11 @@ device_call_info make_device_call_info(local_ranks& ranks, const S& s) {
 /// Hops of a call on the eager path; 0: it goes by the schedule.
 template <collective what, class T>
 __device__ int eager_hops(const device_call_info& info, std::size_t count) {
-    const auto n = static_cast<std::uint64_t>(info.ranks);
-    const std::uint64_t bytes =
-        (owned(what) || what == collective::all_to_all ? (count + n - 1) / n : count) * sizeof(T);
-    return bytes < info.eager_below[0] ? 1 : what == collective::all_reduce && bytes < info.eager_below[1] ? 2 : 0;
+    const auto blocks = static_cast<std::uint64_t>(sends_blocks(what) ? info.ranks : 1);
+    const std::uint64_t bytes = divided(count + blocks - 1, blocks).whole * sizeof(T);
+    for (int hops = 1; bytes <= info.small_bytes && hops <= most_hops(what, info.ranks); ++hops)
+        if (eager_room<T>(bytes, info.ranks, hops) <= info.eager_bytes) return hops;
+    return 0;
 }
 
 /// Sets a call of local rank `local` in the block's state. `count`: elements of all blocks together. By one thread.
@@ -97,7 +91,7 @@ __device__ void set_call(
     c.root = root;
     c.fingerprint = mixed(mixed(mixed(info.fingerprint, count), sizeof(T)), static_cast<std::uint64_t>(root));
     if (hops != 0) {
-        c.user_blocks = owned(what) || what == collective::all_to_all ? info.ranks : 1;
+        c.user_blocks = sends_blocks(what) ? info.ranks : 1;
         c.chunks = hops;
         return;
     }

@@ -15,15 +15,20 @@ namespace colls::inline v1::cuda::detail {
 constexpr bool takes_two_hops(std::uint64_t bytes, int n) {
     return n > 2 && bytes / static_cast<std::uint64_t>(n) * static_cast<std::uint64_t>((n - 1) * (n - 2)) > 256 << 10;
 }
-/// Bytes that a rank sends each other one of so many that they fold, in all hops; besides less than a unit for each
-/// hop.
+/// Bytes that a rank sends each other one in all hops, of a call with so many in one hop.
 constexpr std::uint64_t eager_message(std::uint64_t bytes, int n, int hops) {
     const auto parts = static_cast<std::uint64_t>(n);
-    return hops == 1 ? bytes : (bytes + parts - 1) / parts * 2;
+    return hops == 1 ? bytes : divided(bytes + parts - 1, parts).whole * 2;
 }
-/// The least number of bytes that is whole elements and whole packets.
+/// The room that they take in an eager slot, at most: those of each hop are whole units.
 template <class T>
-inline constexpr std::uint64_t eager_unit = common_multiple(8, sizeof(T));
+constexpr std::uint64_t eager_room(std::uint64_t bytes, int n, int hops) {
+    return eager_message(bytes, n, hops) + static_cast<std::uint64_t>(hops) * packet_unit<T>;
+}
+/// The most hops that an eager call can take.
+constexpr int most_hops(collective what, int n) { return what == collective::all_reduce && n > 2 ? 2 : 1; }
+/// Does a rank send each other one a block of its own?
+constexpr bool sends_blocks(collective what) { return owned(what) || what == collective::all_to_all; }
 
 /// One eager call of one block. T: elements of the input; D: of the output (another type only through an epilogue).
 template <collective what, class T, class D, class Op, class Epilogue, class G>
@@ -121,8 +126,8 @@ private:
     template <class Run>
     COLLS_DEVICE void for_all_ranks(const Run& run) {
         const auto parts = static_cast<std::uint32_t>(in_two_hops() ? n_ : call().user_blocks);
-        const std::uint32_t each =
-            static_cast<std::uint32_t>(call().count / static_cast<std::uint64_t>(call().channels)) / parts;
+        const std::uint64_t in_channel = divided(call().count, static_cast<std::uint64_t>(call().channels)).whole;
+        const std::uint32_t each = static_cast<std::uint32_t>(in_channel) / parts;
         const thread_shares shares = shared_out(n_, each, g_.size(), moves::at_once * elements);
         const int mine = g_.index() / shares.size;
         if (mine >= shares.teams) return;
@@ -137,7 +142,7 @@ private:
         const element_operations<T, D, Op, Epilogue> element{op_, epilogue_, complete};
         D* const out = reinterpret_cast<D*>(call().out) + to;
         if constexpr (std::is_same_v<T, D>) {
-            values v;
+            values v{};
             for (std::uint64_t e = 0; e < elements; ++e)
                 if (e < here) v.set(e, element.write(all[e], to + e));
             moves::store(out, v, here);

@@ -252,23 +252,19 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
 
     const options& o = ranks.chosen_options();
     // The eager path: if what a rank sends to one other, or to all of them together, is short enough, and has room.
-    const bool by_rank = owned(what) || what == collective::all_to_all;
-    const std::uint64_t longest = longest_of(by_rank ? n : 1);
-    constexpr bool may_be_cut = what == collective::all_reduce;
-    for (int hops = may_be_cut && takes_two_hops(longest * sizeof(T), n) ? 2 : 1; !ranks.far(); ++hops) {
-        if (hops > (may_be_cut && n > 2 ? 2 : 1)) break;
-        const std::uint64_t message = eager_message(longest * sizeof(T), n, hops);
+    const int blocks = sends_blocks(what) ? n : 1;
+    const std::uint64_t longest = longest_of(blocks), bytes = longest * sizeof(T), room = ranks.sizes().eager_bytes;
+    const bool prefers_two = most_hops(what, n) == 2 && takes_two_hops(bytes, n);
+    for (int hops = prefers_two ? 2 : 1; !ranks.far() && hops <= most_hops(what, n); ++hops) {
+        const std::uint64_t message = eager_message(bytes, n, hops);
         c.channels = channels_for(message, least_eager_slice);
-        const std::uint64_t in_channel =
-            eager_message(longest_slice(longest, static_cast<std::uint64_t>(c.channels)) * sizeof(T), n, hops);
+        const std::uint64_t slice = longest_slice(longest, static_cast<std::uint64_t>(c.channels)) * sizeof(T);
         const bool is_short = o.protocol == protocol::eager ||
                               (o.protocol == protocol::automatic &&
                                   (message <= o.small_bytes || message * static_cast<std::uint64_t>(n - 1) <=
                                                                    std::min(o.middle_bytes, eager_limit(n))));
-        // What a rank sends in a hop is whole units.
-        const std::uint64_t room = ranks.sizes().eager_bytes, rest = static_cast<std::uint64_t>(hops) * eager_unit<T>;
-        if (what != collective::barrier && (!is_short || in_channel + rest > room)) continue;
-        c.user_blocks = by_rank ? n : 1;
+        if (what != collective::barrier && (!is_short || eager_room<T>(slice, n, hops) > room)) continue;
+        c.user_blocks = blocks;
         c.chunks = hops;
         set_fingerprint(static_cast<std::uint64_t>(hops));
         return issue(ranks, what, reinterpret_cast<const void*>(&eager_kernel<what, T, D, Op, Epilogue>), a, 0, stream);

@@ -12,15 +12,18 @@
 
 namespace colls::inline v1::cuda::detail {
 
+/// The least number of bytes that is whole elements and whole packets: a unit.
+template <class T>
+inline constexpr std::uint64_t packet_unit = common_multiple(8, sizeof(T));
+
 /// What a block does with packets in one call. T: elements of the input.
 template <collective what, class T, class Op, class G>
 class packet_moves {
 protected:
     COLLS_DEVICE packet_moves(const G& g, int channel, const Op& op) : g_(g), op_(op), channel_(channel) {}
 
-    // A unit is the least number of bytes that is whole elements and whole packets.
-    static constexpr std::uint64_t bytes = common_multiple(8, sizeof(T)), packets = bytes / 8,
-                                   elements = bytes / sizeof(T);
+    // Of a unit.
+    static constexpr std::uint64_t bytes = packet_unit<T>, packets = bytes / 8, elements = bytes / sizeof(T);
     /// Units that a thread loads at once.
     static constexpr int at_once = packets > 2 ? 1 : elements > 4 ? 2 : 4;
     using A = accumulator<T, Op>;
@@ -70,8 +73,8 @@ protected:
                 if (i < here) __builtin_memcpy(static_cast<void*>(to + i), v.raw + i * sizeof(T), sizeof(T));
         }
     }
-    /// Loads `most` units of packets, again until each of them has its flags, all at once. Rank
-    /// from[j] sends those at at[j]. False: this rank has given up.
+    /// Loads `most` units of packets, again until each of them has its flags, all at once. Rank from[j] sends those at
+    /// at[j]. False: this rank has given up.
     template <std::size_t most>
     COLLS_DEVICE bool receive(values (&to)[most], const packet* const (&at)[most], const int (&from)[most]) {
         packet got[most][packets];

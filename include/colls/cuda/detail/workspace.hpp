@@ -2,8 +2,7 @@
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
 //
 // In order: the rank's poison word and its refusal, a text, the state of each channel, its mailboxes, the eager slots,
-// scratch memory.
-// Every rank reaches every workspace.
+// scratch memory. Every rank reaches every workspace.
 //
 // A channel is one thread block of every rank, those of equal index. Channels share nothing, so that no kernel needs a
 // barrier over its grid.
