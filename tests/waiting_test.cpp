@@ -546,3 +546,51 @@ TEST_CASE("set_timeout: a deadline of one communicator and its parts, or none", 
         CHECK(e.code() == colls::errc::invalid_argument);
     }
 }
+
+TEST_CASE("wait policy: where many ranks share a core, they sleep at once", "[wait]") {
+    CHECK(!colls::detail::sleep_at_once(8, 2));
+    CHECK(colls::detail::sleep_at_once(9, 2));
+    wait_policy many(true, false, true), few(true, false);
+    CHECK(many.next(0, false, true) == wait_action::sleep);
+    CHECK(many.next(0) == wait_action::yield);  // no peer would wake it
+    CHECK(few.next(0, false, true) == wait_action::yield);
+    CHECK(wait_policy::sleep_at_bell_for(0, 30) == 16e-3);
+    CHECK(wait_policy::sleep_at_bell_for(5, 30) == 0.1);
+    CHECK(wait_policy::sleep_at_bell_for(0, 0.08) == 0.01);
+}
+
+// A wake that is lost shows: the rank sleeps to the end of its 20 seconds, though the word was published.
+TEST_CASE("waiting: a rank that sleeps is woken by what its peer publishes", "[wait]") {
+    const bool fences = GENERATE(false, true);
+    CAPTURE(fences);
+    constexpr int values = 20'000;
+    std::atomic<int> words[2] = {0, 0}, lost{0}, slept{0};
+    colls::threads::run(2, [&](colls::communicator& comm) {
+        colls::detail::rank_context& self = comm.context();
+        const bool was = self.crowded;
+        colls::barrier(comm);
+        self.crowded = fences;
+        open_bell(self);
+        colls::barrier(comm);
+        const int peer = 1 - self.rank;
+        for (int v = 1; v <= values; ++v) {
+            if (self.rank == v % 2) {
+                words[self.rank].store(v, std::memory_order_release);
+                wake_sleepers(self);
+                continue;
+            }
+            const auto there = [&] { return words[peer].load(std::memory_order_acquire) == v; };
+            for (colls::detail::sleeper s; !there();) {
+                if (!s.is_at(self, peer)) {
+                    s.come(self, peer);
+                } else if (slept.fetch_add(1, std::memory_order_relaxed); !s.sleep(20) && there()) {
+                    lost.fetch_add(1, std::memory_order_relaxed);
+                }
+            }
+        }
+        self.crowded = was;
+        colls::barrier(comm);
+    });
+    CHECK(lost == 0);
+    CHECK(slept > 0);
+}

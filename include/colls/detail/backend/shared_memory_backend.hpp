@@ -22,7 +22,8 @@ public:
         const extend::memory_member& own = b->member_;
         auto self = std::make_unique<rank_context>(rank, size, memory, b);
         self->crowded = own.crowded;
-        self->waits = wait_policy(own.crowded, false);
+        self->waits = wait_policy(own.crowded, false, sleep_at_once(size, own.group->figures().cores));
+        open_bell(*self);
         self->number = own.number;
         if (own.base == nullptr) return self;
         self->access.base = own.base;

@@ -15,6 +15,7 @@ inline void end_membership(std::unique_ptr<rank_context> self) {
     self->memory.core(self->rank).store(0, std::memory_order_relaxed);  // it shares a core with no rank any more
     // Release: all that this rank did for the others is done.
     self->memory.state(self->rank).gone.store(1, std::memory_order_release);
+    wake_sleepers(*self);
     self->backend->close();
 }
 

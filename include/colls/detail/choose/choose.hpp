@@ -64,9 +64,19 @@ inline machine figures_now(const rank_context& self) {
     return m;
 }
 
+/// Processes plan each for itself. Where many of them share a core, that takes longer than what a plan of many blocks,
+/// rounds or peers may save: at 128 ranks on two cores 4 s for direct, whose runs take as long as those of a tree.
+inline bool takes_long_to_plan(const candidate& c, const rank_context& self) {
+    constexpr int many_ranks = 16, many_blocks = 8, many_rounds = 24, many_steps = 48;
+    if (self.by_messages || self.access.is_whole() || self.size <= many_ranks * self.backend->figures().cores)
+        return false;
+    const any_schedule& s = c.schedule;
+    const int n = self.size;
+    return s.blocks(n) > many_blocks || s.rounds(n) > many_rounds || all_steps(s, n) > double{many_steps} * n;
+}
 /// Can the candidate be proven and planned in this group, and its traffic be counted in reasonable time?
 inline bool is_weighed(const candidate& c, const rank_context& self, reach within) {
-    return is_countable(c, self.size, messages_between_hosts(self)) &&
+    return !takes_long_to_plan(c, self) && is_countable(c, self.size, messages_between_hosts(self)) &&
            (!c.schedule.needs_proof() || proof_bytes(c.schedule, self.size, false) <= most_proof_bytes) &&
            too_large(c.schedule, self.size, within).empty();
 }

@@ -17,10 +17,17 @@ struct shared_machine : model {
     int ranks = 1;
     double ranks_per_core = 1;
     double enter = 0.17e-6;  ///< seconds to describe an operation of the direct executor to the others, and to leave it
+    bool sleeps = false;     ///< ranks that wait sleep at once
     double meet = 0;         ///< seconds to wait for all others once more than rounds tell
     double round = 0.07e-6;  ///< seconds of each of its rounds
     double eager = 0.08e-6;  ///< seconds of a call by the eager path
-    double partial = 0;      ///< seconds of a byte of a partial result: its line is stored to while a peer has it
+    /// How often a rank waits. Where ranks sleep, what counts is how often each of them does: in a tree most have a
+    /// message or two.
+    double waits_of(const cost& c) const {
+        const double each = static_cast<double>(c.messages) / ranks;
+        return sleeps && each < c.rounds ? each : c.rounds;
+    }
+    double partial = 0;  ///< seconds of a byte of a partial result: its line is stored to while a peer has it
 };
 /// Where ranks outnumber the cores, each rank has a share of a core, and a wait lasts until the other ranks of that
 /// core have run.
@@ -29,13 +36,15 @@ inline shared_machine model_of(const machine& m, int n) {
     shared.ranks = n;
     shared.partial = 0.13 * m.alpha / 64;
     if (n <= m.cores) return shared;
-    // A switch by sched_yield between two ranks; and more of the bytes' time, since a rank finds the caches of its core
-    // full of the other's data.
-    const double ranks_per_core = static_cast<double>(n) / m.cores, switch_seconds = 0.6e-6, cold = 1.25;
+    // A switch by sched_yield between two ranks, or, where they are many, a sleep and what wakes it; and more of the
+    // bytes' time, since a rank finds the caches of its core full of the other's data.
+    const double ranks_per_core = static_cast<double>(n) / m.cores, cold = 1.25,
+                 switch_seconds = sleep_at_once(n, m.cores) ? 5e-6 : 0.6e-6;
     shared.alpha = (m.alpha + switch_seconds) * ranks_per_core;
     shared.beta = cold * m.beta * ranks_per_core;
     shared.gamma = cold * m.gamma * ranks_per_core;
     shared.ranks_per_core = ranks_per_core;
+    shared.sleeps = sleep_at_once(n, m.cores);
     shared.enter *= ranks_per_core;
     shared.meet = switch_seconds * ranks_per_core;
     shared.round *= ranks_per_core;
@@ -50,7 +59,8 @@ inline shared_machine model_of(const machine& m, int n) {
 inline double predict(const cost& c, bool pulled, const shared_machine& m, double bytes, double chunk) {
     const double block = c.blocks > 0 ? bytes / c.blocks : 0;
     const double chunks = block > chunk ? block / chunk : 1;
-    const double waits = m.alpha * (c.rounds + 1.5 + 0.1 * c.rounds * c.ports) + m.round * c.rounds;
+    const double rounds = m.waits_of(c);
+    const double waits = m.alpha * (rounds + 1.5 + 0.1 * rounds * c.ports) + m.round * c.rounds;
     // A pull costs its receiver, not its sender; and twice as much where every rank pulls all blocks, since each line
     // is then fetched from the cache of its owner, which reads it, too.
     const double pull = m.gamma * (c.blocks > 0 && c.all_reduced >= static_cast<long>(c.blocks) * m.ranks ? 2 : 1);
@@ -119,7 +129,10 @@ inline double predict_eager(const shared_machine& m, const machine& figures, col
     const double slow = streamed ? 0.25 * line_byte * moved : moved > hidden ? line_byte * (moved - hidden) : 0;
     const double fast = figures.beta * posted + figures.gamma * read;
     const double away = m.ranks_per_core > 1 ? 1 - 1.0 / figures.cores : 1;
-    return m.alpha * (1.5 + 0.1 * n) + m.eager + (slow > fast ? slow : fast) * m.ranks_per_core * away;
+    // A rank that sleeps does so once or twice; it looks at the flags of all.
+    const double waits =
+        m.sleeps ? 1.5 * m.alpha + 0.3 * figures.alpha * n * m.ranks_per_core : m.alpha * (1.5 + 0.1 * n);
+    return waits + m.eager + (slow > fast ? slow : fast) * m.ranks_per_core * away;
 }
 
 /// Bytes of a unit: the chunks among which the best is chosen. The last one is more than any unit has.
@@ -140,7 +153,7 @@ inline prediction predict_staged(const candidate& c, int n, const shared_machine
         static_cast<double>(counted.blocks_sent < counted.blocks ? counted.blocks_sent : counted.blocks);
     const double moved = m.beta * copied + m.gamma * static_cast<double>(counted.critical_received) +
                          0.3 * m.gamma * static_cast<double>(counted.critical_reduced);
-    return {&c, 0, m.enter + m.alpha * 4 * (counted.rounds + 1) + moved * block};
+    return {&c, 0, m.enter + m.alpha * 4 * (m.waits_of(counted) + 1) + moved * block};
 }
 /// By single copies: a rank pulls what it receives. A message costs it a call of the kernel, and the pages to be found.
 inline prediction predict_single_copy(const candidate& c, int n, const model& m, double bytes) {

@@ -310,6 +310,7 @@ inline void direct_executor::enter() {
     const bool decided = !is_agreed() && !(in_reached && out_reached);
     phase_ = agreed || decided ? direct_phase::running : direct_phase::agreeing;
     own.progress.store(progress_word(0, 0), std::memory_order_release);
+    wake_sleepers(self_);
     if (agreed || decided) lay_out(decided ? other_plan() : direct);  // now, while the entry is on its way
 }
 
@@ -531,6 +532,7 @@ inline bool direct_executor::advance() {
                     break;
                 case opcode::publish:
                     line_of(self_.rank).progress.store(progress_word(now.chunk, i.value), std::memory_order_release);
+                    wake_sleepers(self_);
                     break;
                 case opcode::copy:
                     if (!copy(i)) return false;
@@ -573,6 +575,7 @@ inline void direct_executor::finish() {
     for (; self_.direct.finished & 1; self_.direct.finished >>= 1) ++completed;
     // Release: this rank has done all its loads from the operation's slots.
     state.completed.store(completed, std::memory_order_release);
+    wake_sleepers(self_);
     if (bounce_output_) copy_bytes(arguments.out, bounce_output_, ragged_bytes(buffer_kind::output));
     give_scratch();
     done = true;

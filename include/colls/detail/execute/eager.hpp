@@ -54,10 +54,12 @@ public:
                           posted = is.in == content::own_block ? own : c_.count * c_.element;
         if (!is.in_at_root || root) post(c_.in, posted);
         if (!is.out_at_root || root) receive(is, posted);
-        if (is.synchronises())
+        if (is.synchronises()) {
             self_.eager.last_full = number_ + 1;
-        else  // release: this rank has read what it needs of this call
+        } else {  // release: this rank has read what it needs of this call
             self_.memory.state(self_.rank).eager_sent.store(number_ + 1, std::memory_order_release);
+            wake_sleepers(self_);
+        }
     }
 
 private:
@@ -114,6 +116,7 @@ private:
         else if (bytes > 0)
             std::memcpy(to, data, bytes);
         own.flag.store(flag_, std::memory_order_release);
+        wake_sleepers(self_);
     }
     void wait_for(int r) {
         const eager_line& theirs = self_.memory.eager(slot_, r);

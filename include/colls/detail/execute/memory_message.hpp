@@ -69,6 +69,7 @@ private:
             }
             l.data[posted % 2] = self_.access.to_offset(from);
             l.posted.store(++posted, std::memory_order_release);
+            wake_sleepers(self_);
         }
         if (taken < posted) return false;  // so it is while pieces are left to offer
         give_scratch();
@@ -89,6 +90,7 @@ private:
             copy_bytes(arguments.out + p.first, self_.access.from_offset<const std::byte>(l.data[taken % 2]), p.count);
             confirm(self_, site);
             l.taken.store(++taken, std::memory_order_release);
+            wake_sleepers(self_);
             if (last) return true;
             ++now.chunk;
         }

@@ -5,6 +5,7 @@
 #include <colls/detail/group/dump.hpp>
 #include <colls/detail/group/mismatch.hpp>
 #include <colls/detail/group/progress.hpp>
+#include <colls/detail/group/sleeper.hpp>
 
 #include <sched.h>
 
@@ -63,13 +64,16 @@ private:
         if (++steps_ % 16 == 0) look(at);
         ++rests_;
         const bool hooked = call_hooks(*self_);
-        const wait_action next = policy.next(waited_, hooked);
+        const bool woken = !hooked && may_sleep_at(at.peer);
+        const wait_action next = policy.next(waited_, hooked, woken);
         if (next == wait_action::yield) {
             const double before = seconds_now();
             sched_yield();
             policy.yielded(seconds_now() - before);
         } else if (next == wait_action::sleep && self_->by_messages) {
             self_->backend->sleep(*self_);
+        } else if (next == wait_action::sleep && woken) {
+            sleep_at(at);
         } else if (next == wait_action::sleep) {
             const double most = wait_policy::sleep_for(waited_);
             const timespec nap{
@@ -77,6 +81,19 @@ private:
             nanosleep(&nap, nullptr);
         }
         progress(*self_);
+    }
+
+    /// May this rank sleep until that peer publishes something? Not if it has to look after other operations meanwhile.
+    bool may_sleep_at(int peer) const {
+        const rank_operations& o = self_->operations;
+        return !self_->by_messages && peer != none && peer != self_->rank && self_->shared == nullptr &&
+               self_->forming_from == nullptr &&
+               (*o.of_cycle == 0 || (*o.of_cycle == 1 && o.in_flight.size() == 1 && o.in_flight[0] == o.current)) &&
+               sleeper::may_come(*self_, peer);
+    }
+    void sleep_at(const wait_site& at) {
+        if (!sleeper_.is_at(*self_, at.peer)) return sleeper_.come(*self_, at.peer);
+        if (!sleeper_.sleep(wait_policy::sleep_at_bell_for(waited_, self_->env.timeout))) look(at);
     }
 
     /// A rank that has published its core, and has left it since, says so in its next wait, however short: else one
@@ -207,6 +224,9 @@ private:
         own.board_fingerprint.store(at.fingerprint, std::memory_order_release);
         own.board_at.store(milliseconds_now(), std::memory_order_relaxed);
         own.board_call.store(at.call + 1, std::memory_order_release);
+        // Of two ranks that publish, the later one sees the other's board: so there is no hurry to look again.
+        if (waited_ < compare_at_) return;
+        compare_at_ = waited_ < 0.1 ? 2 * waited_ : waited_ + 0.1;
         for (int r = 0; r < self_->size; ++r) {
             if (r == self_->rank) continue;
             const rank_state& other = self_->memory.state(r);
@@ -226,7 +246,8 @@ private:
     unsigned steps_ = 0, peer_gone_ = 0;
     std::uint64_t told_ = 0;  // 1 + the call in which this rank has published its calls
     bool told_wait_ = false;
-    double start_ = 0, waited_ = 0;
+    double start_ = 0, waited_ = 0, compare_at_ = 0;
+    sleeper sleeper_;
     recorded_part noted_;
 };
 

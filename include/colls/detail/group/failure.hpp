@@ -6,6 +6,7 @@
 #pragma once
 
 #include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/group/sleeper.hpp>
 
 #include <sched.h>
 
@@ -56,6 +57,7 @@ namespace colls::inline v1::detail {
     p.round = round;
     std::snprintf(p.text, sizeof p.text, "%.*s", static_cast<int>(sizeof p.text) - 1, text);
     p.state.store(2, std::memory_order_seq_cst);
+    wake_all(memory);
     return true;
 }
 /// Breaks the group in the name of one of its ranks, and tells the others.

@@ -120,6 +120,13 @@ struct alignas(line) distance_state {
     std::atomic<std::uint64_t> decisions[2];
     word there, back;  ///< a line that goes from rank 0 to another rank, and one that comes back
 };
+/// Where other ranks sleep until this one has published something: see sleeper.hpp. In its cache, since it alone looks
+/// at it again and again.
+struct alignas(line) bell_line {
+    std::atomic<std::uint32_t> rings;     ///< so often this rank has woken them
+    std::atomic<std::uint32_t> sleepers;  ///< ranks that sleep, or are about to
+    std::atomic<std::uint32_t> is_open;   ///< 1: they may
+};
 /// How a group agrees on the members that remain in a shrink: the first proposal named here stands.
 struct alignas(line) decision_state {
     std::atomic<std::uint32_t> decided;  ///< 1 + the number of the rank whose proposal stands
@@ -138,12 +145,14 @@ public:
             window * n_ * sizeof(operation_line), eager_slots * n_ * sizeof(eager_line),
             eager_slots * n_ * eager_capacity, n_ * n_ * sizeof(pair_line), sizeof(decision_state),
             n_ * proposal_bytes(n_), n_ * sizeof(refusal_state), n_ * told_call::kept * sizeof(told_call),
-            sizeof(distance_state), (n_ * sizeof(std::atomic<std::uint16_t>) + line - 1) / line * line};
+            sizeof(distance_state), (n_ * sizeof(std::atomic<std::uint16_t>) + line - 1) / line * line,
+            n_ * sizeof(bell_line)};
         for (int i = 0; i < parts; ++i) offset_[i + 1] = offset_[i] + sizes[i];
     }
 
     static std::size_t bytes(int n) { return group_memory(nullptr, n).offset_[parts]; }
     std::byte* base() const { return base_; }
+    int size() const { return static_cast<int>(n_); }
 
     poison_state& poison() const { return *at<poison_state>(0, 0); }
     rank_state& state(int rank) const { return *at<rank_state>(1, static_cast<std::size_t>(rank)); }
@@ -176,6 +185,7 @@ public:
     std::atomic<std::uint16_t>& core(int rank) const {
         return *at<std::atomic<std::uint16_t>>(11, static_cast<std::size_t>(rank));
     }
+    bell_line& bell(int rank) const { return *at<bell_line>(12, static_cast<std::size_t>(rank)); }
     unsigned char* members(int rank) const { return reinterpret_cast<unsigned char*>(&proposal(rank) + 1); }
 
 private:
@@ -187,7 +197,7 @@ private:
 #endif
         return reinterpret_cast<T*>(base_ + offset_[part]) + index;
     }
-    static constexpr int parts = 12;
+    static constexpr int parts = 13;
     std::byte* base_ = nullptr;
     std::size_t n_ = 0;
     std::size_t offset_[parts + 1] = {};  ///< where each part begins: kept, since a call looks up ten places

@@ -9,6 +9,10 @@ namespace colls::inline v1::detail {
 
 enum class wait_action { look, yield, sleep };
 
+/// Do ranks that share memory sleep at once where they wait, and wake each other? A few on a core yield to each other
+/// faster.
+constexpr bool sleep_at_once(int ranks, int cores) { return ranks > 4 * cores; }
+
 /// What the waits of one rank have in common. A wait spins, then yields, then sleeps. It yields at once where ranks
 /// outnumber cores, or while another rank uses this rank's core: the other one cannot come while this one spins.
 class wait_policy {
@@ -30,8 +34,12 @@ public:
     static constexpr unsigned first_streak = 1024, longest_streak = 65536;
 
     wait_policy() = default;
-    wait_policy(bool crowded, bool by_messages)
-        : crowded_(crowded), by_messages_(by_messages), bounds_(by_messages ? of_messages : of_memory) {
+    /// `at_once`: where a peer wakes it, it sleeps without yielding before.
+    wait_policy(bool crowded, bool by_messages, bool at_once = false)
+        : crowded_(crowded),
+          by_messages_(by_messages),
+          at_once_(at_once),
+          bounds_(by_messages ? of_messages : of_memory) {
         spins_ = bounds_.most;
     }
 
@@ -56,9 +64,11 @@ public:
     /// After the last spin. `waited`: seconds of this wait. `serves`: another library works between two looks, whose
     /// peers wait for it. It sleeps then only where a rank may want the core, and rests only after several looks, since
     /// a rest takes longer than what that library does.
-    wait_action next(double waited, bool serves = false) {
+    /// `woken`: the peer ends a sleep.
+    wait_action next(double waited, bool serves = false, bool woken = false) {
         if (serves && !shares_core_ && (!crowded_ || waited > bounds_.yields_for) && ++served_ % looks_a_rest != 0)
             return wait_action::look;
+        if (at_once_ && woken) return wait_action::sleep;
         if (waited > bounds_.yields_for && !(serves && !crowded_)) return wait_action::sleep;
         if (sleeps_ > 0) {
             --sleeps_;
@@ -74,6 +84,11 @@ public:
     static double sleep_for(double waited) {
         const double part = waited / 64;
         return part < 50e-6 ? 50e-6 : part < 1e-3 ? part : 1e-3;
+    }
+    /// Where a peer ends the sleep, a look now and then for failures remains.
+    static double sleep_at_bell_for(double waited, double timeout) {
+        const double most = timeout < 0.8 ? timeout / 8 : 0.1;
+        return waited < 16e-3 ? (most < 16e-3 ? most : 16e-3) : waited < most ? waited : most;
     }
     /// A yield has taken so long.
     void yielded(double seconds) {
@@ -101,7 +116,7 @@ public:
 private:
     static constexpr unsigned few = 2, many = 200;
     static constexpr unsigned looks_a_rest = 32;
-    bool crowded_ = false, by_messages_ = false, shares_core_ = false;
+    bool crowded_ = false, by_messages_ = false, at_once_ = false, shares_core_ = false;
     bounds bounds_ = of_memory;
     unsigned spins_ = of_memory.most;  ///< of a wait at most
     unsigned served_ = 0;              ///< looks of another library

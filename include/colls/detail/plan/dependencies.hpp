@@ -97,19 +97,20 @@ private:
     // Rank a knows that x has reached this value less one; 0: a does not know that x has entered.
     int& clock(int a, int x) { return clocks_[long{a - first_} * size_ + x]; }
     bool knows(int a, int x, int value) const { return x == a || clocks_[long{a - first_} * size_ + x] > value; }
-    // What the rank knew when it published the value.
-    std::uint16_t* snapshot(int rank, int value) {
-        return snapshots_.data() + static_cast<std::size_t>(value) * clocks_.size() +
-               static_cast<std::size_t>(rank) * static_cast<std::size_t>(size_);
-    }
+    // The snapshot of what the rank knew of the others when it published the value.
+    int& snapshot(int rank, int value) { return snapshots_[long{value} * size_ + rank]; }
     void wait_for(int actor, int rank, list<instruction>& into, int round);
 
     const int size_, first_;             // ranks of the group; the first that is planned
     per_rank<list<history>> histories_;  // of each rank's memory
     list<int> clocks_;
-    // All clocks at each progress value: a rank that has seen x reach the value knows what x knew then. Empty where
-    // clocks are not inherited: for messages, and where the snapshots would take too much memory.
-    list<std::uint16_t> snapshots_;
+    // A rank that has seen x reach a value knows what x knew then. For each value and rank the number of its snapshot,
+    // or none while x knows nothing: one is made where x has learnt something since the last. Empty where clocks are
+    // not inherited: for messages, and where the snapshots might take too much memory.
+    list<int> snapshots_;
+    list<std::uint16_t> known_;  // of each snapshot: the clock
+    list<int> latest_;           // by rank: its last snapshot
+    list<bool> has_learnt_;      // by rank: since then
     const opcode wait_;
     const std::size_t indices_;    // of a rank's input, and output, locations
     const std::size_t output_at_;  // index of the first output location
@@ -133,9 +134,13 @@ private:
     clocks_.resize(n * static_cast<std::size_t>(steps.count));
     needed_.resize(n, -1);
     if (wait != opcode::wait) return;
-    const std::size_t values = 2 * static_cast<std::size_t>(steps.rounds) + 1, all = values * clocks_.size();
+    const std::size_t values = 2 * static_cast<std::size_t>(steps.rounds) + 1;
     awaited_.resize(values * n);
-    if (all * sizeof(std::uint16_t) <= most_snapshot_bytes) snapshots_.resize(all);
+    if (values * clocks_.size() * sizeof(std::uint16_t) <= most_snapshot_bytes) {
+        snapshots_.resize(values * n, none);
+        latest_.resize(n, none);
+        has_learnt_.resize(n);
+    }
     for (int r = 0; r < size_; ++r) publish(r, 0);
 }
 
@@ -182,8 +187,11 @@ inline void dependencies::wait_for(int actor, int rank, list<instruction>& into,
     ++waits_;
     clock(actor, rank) = value + 1;
     if (wait_ == opcode::wait) awaited_[long{value} * size_ + rank] = true;
-    if (snapshots_.empty() || value == 0) return;  // a rank that enters knows of none
-    const std::uint16_t* const known = snapshot(rank, value);
+    if (snapshots_.empty()) return;
+    has_learnt_[actor] = true;
+    if (snapshot(rank, value) == none) return;
+    const std::uint16_t* const known =
+        known_.data() + static_cast<std::size_t>(snapshot(rank, value)) * static_cast<std::size_t>(size_);
     int* const mine = &clock(actor, 0);
     for (int y = 0; y < size_; ++y) mine[y] = known[y] > mine[y] ? known[y] : mine[y];
 }
@@ -203,10 +211,14 @@ inline void dependencies::access(int actor, const instruction& i, const list<loc
 
 inline void dependencies::publish(int rank, int value) {
     clock(rank, rank) = value + 1;
-    if (snapshots_.empty() || value == 0) return;
-    const int* const mine = &clock(rank, 0);
-    std::uint16_t* const now = snapshot(rank, value);
-    for (int x = 0; x < size_; ++x) now[x] = static_cast<std::uint16_t>(mine[x]);
+    if (snapshots_.empty() || value == 0) return;  // a rank that enters knows of none
+    if (has_learnt_[rank]) {
+        has_learnt_[rank] = false;
+        latest_[rank] = static_cast<int>(known_.size() / static_cast<std::size_t>(size_));
+        const int* const mine = &clock(rank, 0);
+        for (int x = 0; x < size_; ++x) known_.push_back(static_cast<std::uint16_t>(mine[x]));
+    }
+    snapshot(rank, value) = latest_[rank];
 }
 
 [[gnu::cold]] inline void dependencies::flush_exit(int actor, list<instruction>& into, int round) {

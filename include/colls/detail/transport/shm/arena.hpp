@@ -15,13 +15,16 @@
 #include <colls/detail/support/wait_hook.hpp>
 #include <colls/detail/transport/shm/staging_probe.hpp>
 
+#include <linux/futex.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 #include <atomic>
 #include <cerrno>
+#include <climits>
 #include <csignal>
 #include <functional>
 #include <memory>
@@ -55,6 +58,7 @@ struct arena_head {
     machine figures;
     staging_figures staging;
     outcome how;
+    std::atomic<std::uint32_t> arrivals;  ///< of ranks, over all phases of assembling: ranks sleep on it
 };
 
 /// The shared memory as one process sees it.
@@ -178,12 +182,12 @@ public:
     /// A rank that does not answer may yet write: memory that is given back is not taken again.
     void pin() { pinned_ = true; }
 
-    /// Finds out, at most once a millisecond, which ranks' processes have ended.
+    /// Finds out, at most once a millisecond, or 10 where they are many, which ranks' processes have ended.
     void look() {
         const std::unique_lock lock(looking_, std::try_to_lock);
         if (!lock) return;  // another thread of this process looks, for a group of its own
         const double now = seconds_now();
-        if (now < looked_ + 1e-3) return;
+        if (now < looked_ + (ranks_ <= 32 ? 1e-3 : 10e-3)) return;
         looked_ = now;
         list<pollfd> all;
         list<int> ranks;
@@ -211,7 +215,7 @@ public:
         const double until = seconds_now() + timeout;
         for (std::uint32_t phase = 1; phase <= phases; ++phase) {
             m.state(rank_).arrived.store(phase, std::memory_order_release);
-            for (int r = 0; r < ranks_; ++r) wait_for(r, phase, until);
+            wait_for_all(phase, until);
             if (phase > 1) continue;
             watch_processes();
             // All others are there: none gets beyond the next phase before this rank comes to it.
@@ -244,19 +248,30 @@ private:
     descriptor& watched(int r) { return watched_[static_cast<std::size_t>(r)]; }
     // Release: whatever the process wrote is seen by a rank that finds it dead.
     void mark_dead(int r) { dead_[static_cast<std::size_t>(r)].store(true, std::memory_order_release); }
-    void wait_for(int r, std::uint32_t phase, double until) {
+    /// Waits until all ranks have come to that phase. The last one wakes the others.
+    void wait_for_all(std::uint32_t phase, double until) {
         const group_memory m = whole();
-        const auto missing = [&] { return m.state(r).arrived.load(std::memory_order_acquire) < phase; };
-        while (missing()) {
+        std::atomic<std::uint32_t>& arrivals = head().arrivals;
+        const auto missing = [&](int r) { return m.state(r).arrived.load(std::memory_order_acquire) < phase; };
+        const auto n = static_cast<std::uint32_t>(ranks_);
+        if (arrivals.fetch_add(1, std::memory_order_acq_rel) + 1 == phase * n)
+            syscall(SYS_futex, &arrivals, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+        int r = 0;  // those before it have come
+        for (double nap = 1e-3;; nap = nap < 16e-3 ? 2 * nap : nap) {
+            const std::uint32_t come = arrivals.load(std::memory_order_acquire);
+            while (r < ranks_ && !missing(r)) ++r;
+            if (r == ranks_) return;
             look();
             const std::uint32_t broken = m.poison().state.load(std::memory_order_acquire);
             const bool late = seconds_now() > until;
             // A report that is being written (1) is complete in a moment. And the rank may have come, seen all others,
             // gone on and ended since the first look.
-            if ((broken == 2 || dead(r) || late) && missing()) fail_to_assemble(r, broken == 2);
-            call_wait_hook();
+            for (int q = r; q < ranks_; ++q)
+                if ((broken == 2 || dead(q) || late) && missing(q)) fail_to_assemble(q, broken == 2);
+            const bool hooked = call_wait_hook();
             if (check_others) check_others();
-            usleep(50);
+            const timespec t{0, static_cast<long>((hooked ? 50e-6 : nap) * 1e9)};
+            syscall(SYS_futex, &arrivals, FUTEX_WAIT, come, &t, nullptr, 0);
         }
     }
     [[noreturn]] void fail_to_assemble(int r, bool reported) const {
