@@ -85,10 +85,11 @@ public:
         const double part = waited / 64;
         return part < 50e-6 ? 50e-6 : part < 1e-3 ? part : 1e-3;
     }
-    /// Where a peer ends the sleep, a look now and then for failures remains.
+    /// Where a peer ends the sleep, a look now and then for failures remains, and one at the deadline.
     static double sleep_at_bell_for(double waited, double timeout) {
-        const double most = timeout < 0.8 ? timeout / 8 : 0.1;
-        return waited < 16e-3 ? (most < 16e-3 ? most : 16e-3) : waited < most ? waited : most;
+        const double most = timeout < 3.2 ? timeout / 8 : 0.4, part = waited < 128e-3 ? 16e-3 : waited / 8,
+                     next = part < most ? part : most, left = timeout - waited;
+        return left > next ? next : left > 1e-3 ? left : 1e-3;
     }
     /// A yield has taken so long.
     void yielded(double seconds) {
