@@ -178,7 +178,7 @@ private:
             }
             wrong(std::string("not refused: ") + text);
         };
-        refuse(errc::unsupported, pool, 16, "memory of a pool (cudaMallocAsync) has no handle");
+        refuse(errc::unsupported, pool, 16, "memory of a pool, from cudaMallocAsync, has no handle");
         refuse(errc::unsupported, without.at(0), 16, "allocate it with requestedHandleTypes");
         refuse(errc::invalid_argument, on_host, 16, "is host memory");
         refuse(errc::invalid_argument, plain, 64 << 20, "longer than the memory that is allocated");

@@ -182,6 +182,7 @@ public:
             tell(l.rank, text, workspace_layout::refusal_begin, has_refused_ ? poison_word(why, l.rank) : 0);
         if (far_) far_->refuse({has_refused_ ? why : failure::nothing, ranks_.front().rank, text});
     }
+    bool has_refused() const { return has_refused_; }
 
     /// Tells the other ranks that this one makes no more calls, unless they have been told already why it made none.
     void leave() noexcept {

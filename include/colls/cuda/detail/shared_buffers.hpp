@@ -125,6 +125,7 @@ inline described_buffer describe_buffer(int rank, int device, const void* at, st
             refuse("share", rank, "the buffer is longer than the memory that is allocated there");
         held_handle held;
         CUmemAllocationProp about{};
+        CUresult failed = CUDA_SUCCESS;
         if (by_ipc) {
             cudaIpcMemHandle_t handle;
             if (const cudaError_t code = cudaIpcGetMemHandle(&handle, here); code != cudaSuccess) {
@@ -134,15 +135,17 @@ inline described_buffer describe_buffer(int rank, int device, const void* at, st
                         .text());
             }
             std::memcpy(p.handle, &handle, sizeof handle);
-        } else if (try_driver("cuMemRetainAllocationHandle", &held.h, here) != CUDA_SUCCESS) {
-            unsupported(
-                "memory of a pool (cudaMallocAsync) has no handle for other processes: take memory of cudaMalloc or "
-                "cuMemCreate");
+        } else if (failed = try_driver("cuMemRetainAllocationHandle", &held.h, here); failed != CUDA_SUCCESS) {
+            unsupported((error_text() << "cuMemRetainAllocationHandle failed with error " << static_cast<int>(failed)
+                                      << " of the driver (memory of a pool, from cudaMallocAsync, has no handle): take "
+                                         "memory of cudaMalloc or cuMemCreate")
+                    .text());
         } else {
             call_driver("cuMemGetAllocationPropertiesFromHandle", &about, held.h);
             const auto exported = [&](void* to, CUmemAllocationHandleType type) {
-                return (about.requestedHandleTypes & type) != 0 &&
-                       try_driver("cuMemExportToShareableHandle", to, held.h, type, 0ull) == CUDA_SUCCESS;
+                if ((about.requestedHandleTypes & type) == 0) return false;
+                failed = try_driver("cuMemExportToShareableHandle", to, held.h, type, 0ull);
+                return failed == CUDA_SUCCESS;
             };
             int file = -1;
             if (exported(p.handle, fabric_handles)) {
@@ -151,9 +154,13 @@ inline described_buffer describe_buffer(int rank, int device, const void* at, st
                 p.by = shared_piece::file;
                 v1::detail::descriptor owned(file);
                 d.files.push_back(std::move(owned));
+            } else if (failed != CUDA_SUCCESS) {
+                unsupported((error_text() << "cuMemExportToShareableHandle failed with error "
+                                          << static_cast<int>(failed) << " of the driver")
+                        .text());
             } else {
                 unsupported(
-                    "its memory of cuMemCreate cannot be exported: allocate it with requestedHandleTypes "
+                    "its memory of cuMemCreate is not for other processes: allocate it with requestedHandleTypes "
                     "CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR or CU_MEM_HANDLE_TYPE_FABRIC");
             }
         }
@@ -183,11 +190,18 @@ public:
         mapped.clear();
         in_use_[number] = false;
         own_ = {1, 1, number, 0, 0, 0, 0, {}, {}};
-        if (!disagrees_) try {
-                agree();  // nor do kernels of the others read this rank's memory
-            } catch (const std::exception& e) {
-                ranks_.order(failure::aborted, rank_, e.what());
-            }
+        if (disagrees_) return;
+        // Kernels that wait for a call of this rank would wait for ever. (Other hosts would hear too late that it goes
+        // on.)
+        const bool tells = !ranks_.has_refused() && ranks_.far() == nullptr;
+        try {
+            if (tells) ranks_.set_refusal("it waits until all ranks end a shared buffer");
+            agree();  // no kernels of the others read this rank's memory any more
+            if (tells) ranks_.set_refusal("");
+            agree();
+        } catch (const std::exception& e) {
+            ranks_.order(failure::aborted, rank_, e.what());
+        }
     }
 
 private:
