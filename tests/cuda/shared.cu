@@ -10,6 +10,7 @@
 #include <colls/transports/shm.hpp>
 
 #include <dirent.h>
+#include <unistd.h>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -122,6 +123,15 @@ public:
         {
             const auto all = rank_ == 1 ? gpu_.share<float>(nullptr, 0) : gpu_.share(in_plain, many);
             use(in_plain, rank_ != 1, "a rank that shares nothing");
+        }
+        {  // the memory is this rank's again when no other rank can read it
+            std::optional shared = gpu_.share(in_plain, many);
+            colls::barrier(host_);
+            if (rank_ == 0) usleep(500'000);
+            const auto begin = std::chrono::steady_clock::now();
+            shared.reset();
+            if (rank_ != 0 && std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(300))
+                wrong("an end that waits for no other rank");
         }
         with_fabric();
         refused(in_plain, by_file);
