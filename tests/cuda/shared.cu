@@ -1,13 +1,15 @@
 // Buffers of users, shared between the processes of a group: memory of cudaMalloc and of cuMemCreate, by descriptors
 // and by handles of the fabric, of several handles; buffers of different lengths, one by one and together; what is
 // refused; ranks that do not agree. Calls on them copy nothing to scratch memory. With an argument: the number of ranks
-// (2); with `late` behind it: a rank that does not come. On a real GPU ranks share it by time slices.
+// (2); with `late` behind it: a rank that does not come; with `hosts`: the first two ranks on a host of their own. On a
+// real GPU ranks share it by time slices.
 #include "devices.hpp"
 
 #include <colls/colls.hpp>
 #include <colls/schedules/ring.hpp>
 #include <colls/transports/cuda.hpp>
 #include <colls/transports/shm.hpp>
+#include <colls/world.hpp>
 
 #include <dirent.h>
 #include <unistd.h>
@@ -19,6 +21,9 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+/// Of the emulator: whether this process has given everything back.
+[[gnu::weak]] bool emulated_gave_all_back();
 
 namespace {
 
@@ -136,6 +141,19 @@ public:
         with_fabric();
         refused(in_plain, by_file);
         agreed(in_plain);
+    }
+    /// Ranks on several hosts, of which those of one host reach each other's buffers.
+    void on_hosts() {
+        const detail::device_memory plain(device_, (many + 100) * sizeof(float));
+        float* const at = reinterpret_cast<float*>(plain.data()) + 21;
+        const mapped by_file(device_, {1, 1}, file);
+        for (float* const x : {at, by_file.at(granule - 44), rank_ == 2 ? at : by_file.at(granule - 8)}) {
+            const auto shared = gpu_.share(x - 7, many + 7);
+            sums(x, "several hosts");
+            if (gpu_.context().address_for_peers(x, many, false).region != detail::shared_address::shared)
+                wrong("a buffer that ranks of the host do not reach");
+        }
+        if (rank_ == 0) std::printf("several hosts: right\n");
     }
     /// The other ranks are waited for, but not for ever.
     void late() {
@@ -340,13 +358,18 @@ private:
 
 int main(int argc, char** argv) {
     const int devices = devices_of_machine(), n = argc > 1 ? std::atoi(argv[1]) : 2;
-    const bool late = argc > 2;
+    const std::string_view how = argc > 2 ? argv[2] : "";
+    const bool late = how == "late", hosts = how == "hosts";
     if (devices == 0) return std::printf("left out: there is no GPU\n"), 77;
     try {
         colls::processes::run(n, [&](auto& comm) {
             check(cudaSetDevice(comm.rank() % devices), "cudaSetDevice");
-            rank_test test(comm, comm.rank() % devices);
-            late ? test.late() : test.run();
+            if (hosts) setenv("COLLS_HOST", comm.rank() < 2 ? "a" : "b", 1);
+            {
+                rank_test test(comm, comm.rank() % devices);
+                late ? test.late() : hosts ? test.on_hosts() : test.run();
+            }
+            if (!late && emulated_gave_all_back != nullptr && !emulated_gave_all_back()) wrong("something is left");
         });
     } catch (const std::exception& e) {
         return std::printf("%s\n", e.what()), 1;
