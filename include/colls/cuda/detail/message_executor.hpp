@@ -168,7 +168,7 @@ private:
             const message& m = list_.of[l.next];
             const bool is_own = l.peer == self().rank;
             if (l.left == 0 || is_own || m.region != shared_address::hidden) {
-                const std::uint32_t region = is_own ? shared_address::absolute : m.region;
+                const std::uint32_t region = is_own || l.left == 0 ? shared_address::absolute : m.region;
                 const std::uint64_t at = reinterpret_cast<std::uint64_t>(l.at) - list_.begins[region], bytes = l.left;
                 l.left = 0;
                 offer(l, bytes, {at, region, 0});
