@@ -42,7 +42,7 @@ constexpr unsigned file = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, fabric = det
 /// Memory of cuMemCreate: handles that are mapped one behind the other.
 class mapped {
 public:
-    mapped(int device, const std::vector<std::size_t>& granules, unsigned types) {
+    mapped(int device, const std::vector<std::size_t>& granules, unsigned types) : mapped() {
         const detail::device_guard there(device);
         for (const std::size_t g : granules) bytes_ += g * granule;
         call_driver("cuMemAddressReserve", &at_, bytes_, std::size_t{0}, CUdeviceptr{0}, 0ull);
@@ -70,6 +70,8 @@ public:
     float* at(std::size_t byte) const { return reinterpret_cast<float*>(at_ + byte); }
 
 private:
+    mapped() = default;  // its destructor runs, too, if the other constructor throws behind it
+
     CUdeviceptr at_ = 0;
     std::size_t bytes_ = 0, mapped_ = 0;
 };
