@@ -133,8 +133,8 @@ public:
     void abort(const char* why) { ranks_->order(detail::failure::aborted, rank_, why); }
 
     /// `count` elements of uninitialised device memory that the other ranks reach directly: between processes, calls on
-    /// other memory copy it to scratch memory first. Not collective. Throws colls::error: unsupported where
-    /// options.arena_bytes are used up.
+    /// other memory, unless it is shared, copy it to scratch memory first. Not collective. Throws colls::error:
+    /// unsupported where options.arena_bytes are used up.
     template <class T>
     memory<T> allocate(std::size_t count) {
         const std::size_t bytes = count == 0 ? 1 : count * sizeof(T);
@@ -151,12 +151,44 @@ public:
         return {memory_->arena, at, count};
     }
 
+    /// Lets the other ranks reach a buffer of this rank directly: calls and messages on it, or on parts of it, then
+    /// copy nothing to scratch memory first (calls within kernels still do). Collective between processes: each rank
+    /// gives its own buffer, of any size, or none (nullptr, 0); up to 16 buffers at once. Ranks on other hosts are not
+    /// concerned. In a group of of_devices it does nothing, as peers reach memory of cudaMalloc anyway.
+    ///
+    /// `data`: `count` elements of this rank's device, of one allocation of cudaMalloc, or of one or several handles of
+    /// cuMemCreate that were made with requestedHandleTypes CU_MEM_HANDLE_TYPE_FABRIC or _POSIX_FILE_DESCRIPTOR (as
+    /// PyTorch's expandable segments). Whole allocations are mapped: cudaMalloc takes small requests from blocks of
+    /// 2 MiB, and what else is in the block becomes visible to the other processes, too.
+    ///
+    /// Throws colls::error on all ranks if one fails, with the rank at fault and its reason: on that rank
+    /// invalid_argument (host memory, more than is allocated) or unsupported (memory of a pool, of cuMemCreate without
+    /// such types, in one process also with them; 16 are shared), on the others peer_failed; mismatch where a rank ends
+    /// a buffer instead. Cost: waits until the device is idle; an all_gather of `host` for each four handles and for
+    /// each rank that has descriptors.
+    template <class T>
+    shared_buffer<T> share(T* data, std::size_t count) {
+        if (sharing_) return {sharing_->share(data, count * sizeof(T)), data, count};
+        if (!detail::check_pointer("share", rank_, data, count, device(), "shared"))
+            throw error(errc::unsupported,
+                (v1::detail::error_text() << "colls: cuda: share on rank " << rank_
+                                          << ": devices of one process do not reach each other's memory of cuMemCreate "
+                                             "or of a pool here: take memory of cudaMalloc, or do not share it")
+                    .text(),
+                rank_);
+        return {nullptr, data, count};
+    }
+
     /// For the library.
     detail::local_ranks& context() { return *ranks_; }
 
 private:
     explicit communicator(detail::joined_rank&& j)
-        : memory_(std::move(j.memory)), ranks_(std::move(j.ranks)), watch_(std::move(j.watch)), rank_(j.rank) {}
+        : memory_(std::move(j.memory)),
+          ranks_(std::move(j.ranks)),
+          sharing_(std::move(j.sharing)),
+          watch_(std::move(j.watch)),
+          rank_(j.rank) {}
 
     /// Within one process the other ranks reach all memory of the device.
     template <class T>
@@ -172,6 +204,7 @@ private:
     std::shared_ptr<void> host_;  ///< of a part: its host group, which the other members use
     std::shared_ptr<detail::shared_allocations> memory_;
     std::unique_ptr<detail::local_ranks> ranks_;
+    std::unique_ptr<detail::buffer_sharing> sharing_;  ///< null within one process
     std::unique_ptr<detail::peer_watch> watch_;
     int rank_ = none;
 };

@@ -1,7 +1,8 @@
-// Device memory that the other ranks of a communicator reach directly.
+// Device memory that the other ranks of a communicator reach directly: of the group, and buffers of the user.
 #pragma once
 
 #include <colls/cuda/detail/device_arena.hpp>
+#include <colls/cuda/detail/shared_buffers.hpp>
 
 #include <cstddef>
 #include <memory>
@@ -36,6 +37,33 @@ public:
 
 private:
     std::shared_ptr<detail::device_arena> arena_;
+    T* data_;
+    std::size_t size_;
+};
+
+/// A buffer of the user that the other ranks reach directly, from communicator::share, until its destructor. That one
+/// is collective: it waits until this device is idle, and for the other ranks' destructors, as long as the host group
+/// waits for a peer. All ranks end their buffers in the same order, before their communicators, and free the memory
+/// later. Where a rank does not come the group is broken, as by communicator::abort. Graphs that were captured with the
+/// buffer must not be replayed afterwards.
+template <class T>
+class shared_buffer {
+public:
+    shared_buffer(shared_buffer&& other) noexcept
+        : range_(std::move(other.range_)),
+          data_(std::exchange(other.data_, nullptr)),
+          size_(std::exchange(other.size_, 0)) {}
+    shared_buffer& operator=(shared_buffer&&) = delete;
+
+    T* data() const { return data_; }
+    std::size_t size() const { return size_; }
+
+    /// For the library.
+    shared_buffer(std::unique_ptr<detail::shared_range> range, T* data, std::size_t size)
+        : range_(std::move(range)), data_(data), size_(size) {}
+
+private:
+    std::unique_ptr<detail::shared_range> range_;  // null within one process
     T* data_;
     std::size_t size_;
 };

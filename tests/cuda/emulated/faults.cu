@@ -94,6 +94,52 @@ void rank_of_processes(colls::communicator& host) {
         finish(gpu, x.data(), elements, s.at);
     }
 }
+/// Memory of cuMemCreate, of two handles.
+struct mapped_memory {
+    static constexpr std::size_t granule = 2 << 20;
+    explicit mapped_memory(int device, CUmemAllocationHandleType type) {
+        using namespace colls::cuda::detail;
+        call_driver("cuMemAddressReserve", &at, 2 * granule, std::size_t{0}, CUdeviceptr{0}, 0ull);
+        CUmemAllocationProp p{};
+        p.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+        p.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        p.location.id = device;
+        p.requestedHandleTypes = type;
+        for (; mapped < 2 * granule; mapped += granule) {
+            held_handle memory;
+            call_driver("cuMemCreate", &memory.h, granule, const_cast<const CUmemAllocationProp*>(&p), 0ull);
+            call_driver("cuMemMap", at + mapped, granule, std::size_t{0}, memory.h, 0ull);
+        }
+        CUmemAccessDesc access{};
+        access.location = p.location;
+        access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+        call_driver("cuMemSetAccess", at, mapped, const_cast<const CUmemAccessDesc*>(&access), std::size_t{1});
+    }
+    mapped_memory(const mapped_memory&) = delete;
+    ~mapped_memory() {
+        colls::cuda::detail::try_driver("cuMemUnmap", at, mapped);
+        colls::cuda::detail::try_driver("cuMemAddressFree", at, 2 * granule);
+    }
+    float* middle() const { return reinterpret_cast<float*>(at + granule - 64); }
+    CUdeviceptr at = 0;
+    std::size_t mapped = 0;
+};
+/// The same with buffers of the program.
+void rank_that_shares(colls::communicator& host) {
+    colls::cuda::communicator gpu(host, host.rank(), small_group);
+    check(cudaSetDevice(gpu.device()), "cudaSetDevice");
+    const colls::cuda::detail::device_memory plain(gpu.device(), count * sizeof(float));
+    const mapped_memory by_file(gpu.device(), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+        by_fabric(gpu.device(), colls::cuda::detail::fabric_handles);
+    const stream s;
+    for (float* const x : {reinterpret_cast<float*>(plain.data()), by_file.middle(), by_fabric.middle()}) {
+        const auto shared = gpu.share(x, count);
+        sum(gpu, x, count, s.at);
+        finish(gpu, x, count, s.at);
+    }
+}
+void (*program_of_rank)(colls::communicator&) = &rank_of_processes;
+
 /// One process for all ranks, each on a device: makes the calls of all before it waits.
 void ranks_of_devices() {
     std::vector<colls::cuda::communicator> gpus = colls::cuda::communicator::of_devices({0, 1, 2}, small_group);
@@ -191,7 +237,7 @@ int run_processes(int who, const char* name, const std::string& setting) {
             colls::processes::run(n, [&](auto& host) {
                 outcome& o = outcomes[host.rank()];
                 if (who == all_ranks || host.rank() == who) setenv(name, setting.c_str(), 1);
-                observe(o, [&] { rank_of_processes(host); });
+                observe(o, [&] { program_of_rank(host); });
                 o.fails = (who == all_ranks || host.rank() == who) && emulated_made_fail();
             });
         } catch (const colls::error& e) {  // names a process that was killed
@@ -310,12 +356,12 @@ void no_peer_access() {
         std::string("devices without peer access: ") + outcomes[n].text);
 }
 
-/// Calls f with 1, 2, ... until it returns false.
-void for_each_call(const char* call, const std::function<bool(int)>& f) {
-    int k = 1;
+/// Calls f with first, first + 1, ... until it returns false.
+void for_each_call(const char* call, const std::function<bool(int)>& f, int first = 1) {
+    int k = first;
     while (wrong < 20 && f(k)) ++k;
-    cases += k - 1;
-    std::printf(" %s %d", call, k - 1);
+    cases += k - first;
+    std::printf(" %s %d", call, k - first);
 }
 
 void run() {
@@ -344,6 +390,21 @@ void run() {
     for (const char* const c :
         {"cudaMalloc", "cudaIpcOpenMemHandle", "cudaLaunchKernelExC", "cudaStreamSynchronize", "cudaIpcCloseMemHandle"})
         for_each_call(c, [c](int k) { return death(c, k); });
+    program_of_rank = &rank_that_shares;
+    std::printf("\nof buffers that are shared, in a process:");
+    for (const char* const c :
+        {"cudaIpcGetMemHandle", "cudaIpcOpenMemHandle", "cuMemRetainAllocationHandle",
+            "cuMemGetAllocationPropertiesFromHandle", "cuMemExportToShareableHandle", "cuMemImportFromShareableHandle"})
+        for_each_call(c, [c](int k) { return processes(c, k, n - 1, true); });
+    // Behind those of the program itself.
+    for (const auto& [c, own] : {std::pair("cuMemAddressReserve", 2), {"cuMemMap", 4}, {"cuMemSetAccess", 2}})
+        for_each_call(c, [c = c](int k) { return processes(c, k, n - 1, true); }, own + 1);
+    for_each_call("cudaMemcpyAsync", [](int k) { return processes("cudaMemcpyAsync", k, 0, false); });
+    std::printf("\na process is killed at:");
+    for (const char* const c : {"cudaIpcOpenMemHandle", "cuMemExportToShareableHandle",
+             "cuMemImportFromShareableHandle", "cuMemUnmap", "cudaIpcCloseMemHandle"})
+        for_each_call(c, [c](int k) { return death(c, k); });
+    program_of_rank = &rank_of_processes;
     std::printf("\n");
     no_peer_access();
     other_devices("0,1", false, "names device 2, and its process sees 2");

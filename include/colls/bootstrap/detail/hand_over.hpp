@@ -1,4 +1,4 @@
-// Passes a file descriptor from one process of a host to others, through an abstract Unix socket (which has no place in
+// Passes file descriptors from one process of a host to others, through an abstract Unix socket (which has no place in
 // the file system).
 // IWYU pragma: private, include <colls/world.hpp>
 #pragma once
@@ -10,6 +10,8 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <functional>
+#include <span>
+#include <vector>
 
 namespace colls::inline v1::detail {
 
@@ -64,11 +66,11 @@ struct descriptor_message {
     }
 };
 
-/// Gives the descriptor `file` to `count` processes of this user, which call `fetch` with the same number. Calls
+/// Gives the descriptors `files` to `count` processes of this user, which fetch them with the same number. Calls
 /// `check` while it waits. Throws colls::error: timeout if fewer have come after `timeout` seconds, unsupported if the
 /// socket cannot be made.
-[[gnu::cold]] inline void hand_out(
-    std::uint64_t number, int file, int count, double timeout, int rank, const std::function<void()>& check) {
+[[gnu::cold]] inline void hand_out(std::uint64_t number, std::span<const int> files, int count, double timeout,
+    int rank, const std::function<void()>& check) {
     sockaddr_un at;
     const socklen_t length = socket_name(at, number);
     const descriptor listening = stream_socket(AF_UNIX);
@@ -90,15 +92,24 @@ struct descriptor_message {
         if (!peer && is_exhausted(errno))
             throw_of_rank(rank, errc::unsupported,
                 error_text() << "cannot hand out the shared memory of this host: " << system_text(errno));
-        if (peer && of_same_user(peer.get()) && descriptor_message().send(peer.get(), file)) --count;
+        if (!peer || !of_same_user(peer.get())) continue;
+        const timeval limit{5, 0};
+        setsockopt(peer.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+        bool sent = true;
+        for (const int file : files) sent = sent && descriptor_message().send(peer.get(), file);
+        if (sent) --count;
     }
 }
+[[gnu::cold]] inline void hand_out(
+    std::uint64_t number, int file, int count, double timeout, int rank, const std::function<void()>& check) {
+    hand_out(number, std::span<const int>(&file, 1), count, timeout, rank, check);
+}
 
-/// Fetches the descriptor that rank `from` hands out; `rank` is this process's, for the error's text. Calls `check`
-/// while it waits. Throws colls::error: timeout if there is none after `timeout` seconds, unsupported if this process
-/// may have no more descriptors.
-[[gnu::cold]] inline descriptor fetch(
-    std::uint64_t number, double timeout, int rank, int from, const std::function<void()>& check) {
+/// Fetches the `count` descriptors that rank `from` hands out; `rank` is this process's, for the error's text. Calls
+/// `check` while it waits. Throws colls::error: timeout if there are none after `timeout` seconds, unsupported if this
+/// process may have no more descriptors.
+[[gnu::cold]] inline std::vector<descriptor> fetch_all(
+    std::uint64_t number, std::size_t count, double timeout, int rank, int from, const std::function<void()>& check) {
     const auto exhausted = [&](int why) {
         throw_of_rank(rank, errc::unsupported,
             error_text() << "cannot fetch the shared memory of this host: " << system_text(why));
@@ -114,16 +125,26 @@ struct descriptor_message {
         setsockopt(peer.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
         if (!peer || connect(peer.get(), reinterpret_cast<sockaddr*>(&at), length) != 0 || !of_same_user(peer.get()))
             continue;
-        descriptor_message m;
-        if (!m.receive(peer.get(), until)) continue;
-        // A process that may have no more descriptors gets the message without it.
-        if (m.head.msg_flags & MSG_CTRUNC) exhausted(EMFILE);
-        if (descriptor file = m.taken()) return file;
+        std::vector<descriptor> files;
+        while (files.size() < count) {
+            descriptor_message m;
+            if (!m.receive(peer.get(), until)) break;
+            // A process that may have no more descriptors gets the message without it.
+            if (m.head.msg_flags & MSG_CTRUNC) exhausted(EMFILE);
+            files.push_back(m.taken());
+            if (!files.back()) break;
+        }
+        if (files.size() == count && files.back()) return files;
     }
     throw_of_rank(rank, errc::timeout,
         error_text() << "rank " << from << " has not handed out the shared memory of this host within " << timeout
                      << " s: has it failed?",
         from);
+}
+/// Fetches one descriptor.
+[[gnu::cold]] inline descriptor fetch(
+    std::uint64_t number, double timeout, int rank, int from, const std::function<void()>& check) {
+    return std::move(fetch_all(number, 1, timeout, rank, from, check).front());
 }
 
 }  // namespace colls::inline v1::detail

@@ -61,13 +61,18 @@ inline device_uuid uuid_of(int number) {
     return std::to_array(uuid.bytes);
 }
 
-/// How far `at` lies behind the begin of its allocation, as the driver sees it; 0 where the driver does not say.
-inline std::uint64_t offset_in_allocation(const void* at) {
+/// The allocation in which `at` lies, as the driver sees it: of cudaMalloc, or what one handle of cuMemCreate is mapped
+/// to. Of 0 bytes from `at` on where the driver does not say.
+struct allocation_range {
+    std::uint64_t begin = 0, bytes = 0;
+};
+inline allocation_range allocation_of(const void* at) {
     static auto* const ask = driver_function<CUresult(CUdeviceptr*, std::size_t*, CUdeviceptr)>("cuMemGetAddressRange");
     const auto address = reinterpret_cast<CUdeviceptr>(at);
     CUdeviceptr begin = 0;
     std::size_t bytes = 0;
-    return ask == nullptr || ask(&begin, &bytes, address) != CUDA_SUCCESS ? 0 : address - begin;
+    if (ask == nullptr || ask(&begin, &bytes, address) != CUDA_SUCCESS) return {address, 0};
+    return {begin, bytes};
 }
 
 /// Is this device memory from cudaMalloc? Peer access and CUDA IPC reach no other. True where the driver does not say.

@@ -4,9 +4,11 @@
 
 #include <colls/bootstrap/member_exchange.hpp>
 #include <colls/cuda/detail/driver.hpp>
+#include <colls/cuda/detail/joint_steps.hpp>
 #include <colls/cuda/detail/local_ranks.hpp>
 #include <colls/cuda/detail/peer_watch.hpp>
 #include <colls/cuda/detail/shared_allocations.hpp>
+#include <colls/cuda/detail/shared_buffers.hpp>
 #include <colls/detail/group/failure.hpp>
 #include <colls/detail/run/apart.hpp>
 #include <colls/detail/support/environment.hpp>
@@ -53,7 +55,8 @@ struct joined_rank {
     int rank = none;
     std::shared_ptr<shared_allocations> memory;
     std::unique_ptr<local_ranks> ranks;
-    std::unique_ptr<peer_watch> watch;  ///< of other processes; null where there are none
+    std::unique_ptr<peer_watch> watch;        ///< of other processes; null where there are none
+    std::unique_ptr<buffer_sharing> sharing;  ///< likewise
 };
 
 /// A number that is the same in all processes of a host, and differs between hosts. COLLS_HOST divides them further.
@@ -103,21 +106,18 @@ inline bool enable_peer_access(int from, int to, int a) {
     return true;
 }
 
-/// How one process joins a group, step by step. A step that fails on one rank fails on all, with its cause: no rank
-/// throws before the others know.
+/// How one process joins a group, step by step.
 template <class Host>
-class process_join {
+class process_join : joint_steps<process_info> {
 public:
     process_join(Host& host, int device, const options& o)
-        : host_(host),
+        : joint_steps(host.rank(), host.size(), v1::detail::value_exchange<Host, process_info>(host),
+              "cuda::communicator", "has no group", "could not join"),
+          host_(host),
           device_(device),
           o_(o),
-          n_(host.size()),
-          rank_(host.rank()),
-          joined_{rank_, std::make_shared<shared_allocations>(), nullptr, nullptr},
-          all_(static_cast<std::size_t>(n_)),
+          joined_{rank_, std::make_shared<shared_allocations>(), nullptr, nullptr, nullptr},
           workspaces_(all_.size()),
-          exchange_(host),
           meet_([exchange = v1::detail::value_exchange<Host, char>(host),
                     all = std::vector<char>(all_.size())]() mutable { exchange({}, all); }) {}
 
@@ -136,36 +136,6 @@ public:
     }
 
 private:
-    template <class Step>
-    void attempt(const Step& step) {
-        own_.succeeded = 0;
-        try {
-            step();
-            own_.succeeded = 1;
-        } catch (const error& e) {
-            code_ = e.code();
-            std::snprintf(own_.why, sizeof own_.why, "%s", v1::detail::quoted(e.what()));
-        } catch (const std::bad_alloc&) {
-            std::snprintf(own_.why, sizeof own_.why, "out of host memory");
-        } catch (const std::exception& e) {
-            std::snprintf(own_.why, sizeof own_.why, "%s", e.what());
-        }
-    }
-    /// Throws if a rank's step has failed: this rank's own error, or peer_failed with that of another.
-    void exchange() {
-        exchange_(own_, all_);
-        int failed = own_.succeeded ? none : rank_;
-        for (int r = n_ - 1; r >= 0 && own_.succeeded; --r)
-            if (!of(r).succeeded) failed = r;
-        if (failed == none) return;
-        throw error(failed == rank_ ? code_ : errc::peer_failed,
-            (error_text() << "colls: cuda::communicator: rank " << rank_ << " has no group, because rank " << failed
-                          << " could not join: " << of(failed).why)
-                .text(),
-            rank_, failed);
-    }
-    const process_info& of(int r) const { return all_[static_cast<std::size_t>(r)]; }
-
     void describe() {
         if (o_.protocol == cuda::protocol::multicast)
             throw error(errc::unsupported,
@@ -247,7 +217,7 @@ private:
         memory.owned.emplace_back(device_, own_.workspace_bytes + own_.arena_bytes);
         const device_guard guard(device_);
         const std::byte* const at = memory.owned[0].data();
-        own_.offset = offset_in_allocation(at);
+        own_.offset = reinterpret_cast<std::uint64_t>(at) - allocation_of(at).begin;
         check(cudaIpcGetMemHandle(&own_.memory, memory.owned[0].data()), "cudaIpcGetMemHandle", rank_);
     }
     void map(shared_allocations& memory) {
@@ -292,18 +262,20 @@ private:
             rank_, r);
     }
     void connect(shared_allocations& memory) {
-        std::vector<std::uint64_t> regions;  // of each rank: absolute, exported
+        // Of each rank: absolute, exported, and none of a user yet.
+        std::vector<std::uint64_t> regions(all_.size() * shared_address::most_regions);
         std::vector<descriptor> processes;
         for (int r = 0; r < n_; ++r) {
-            regions.push_back(0);
-            regions.push_back(
-                reinterpret_cast<std::uint64_t>(workspaces_[static_cast<std::size_t>(r)]) + of(r).workspace_bytes);
+            regions[static_cast<std::size_t>(r) * shared_address::most_regions + shared_address::exported] =
+                reinterpret_cast<std::uint64_t>(workspaces_[static_cast<std::size_t>(r)]) + of(r).workspace_bytes;
             processes.push_back(of(r).host == own_.host ? watched(of(r).process) : descriptor{});
         }
         joined_.ranks->connect({rank_}, workspaces_, regions);
         std::byte* const arena_at = memory.owned[0].data() + own_.workspace_bytes;
         joined_.ranks->export_memory(arena_at, own_.arena_bytes);
         memory.arena = std::make_shared<device_arena>(arena_at, own_.arena_bytes);
+        joined_.sharing = std::make_unique<buffer_sharing>(
+            *joined_.ranks, rank_, v1::detail::value_exchange<Host, share_info>(host_));
         joined_.watch = std::make_unique<peer_watch>(*joined_.ranks, std::move(processes),
             [&context = host_.context(), rank = rank_](int& peer, error_text& why) {
                 const v1::detail::poison_state& p = context.memory.poison();
@@ -396,15 +368,10 @@ private:
     Host& host_;
     const int device_;
     const options& o_;
-    const int n_, rank_;
     joined_rank joined_;
-    far_group* far_ = nullptr;  // where there are other hosts
-    process_info own_{};
-    errc code_ = errc::peer_failed;
-    std::vector<process_info> all_;
+    far_group* far_ = nullptr;          // where there are other hosts
     std::vector<device_uuid> visible_;  ///< the devices that this process sees, by their numbers
     std::vector<std::byte*> workspaces_;
-    v1::detail::value_exchange<Host, process_info> exchange_;
     std::function<void()> meet_;  ///< a barrier over all processes, which allocates nothing
 };
 
@@ -476,7 +443,7 @@ inline std::vector<joined_rank> join_devices(const std::vector<int>& devices, co
     std::vector<std::byte*> workspaces;
     for (int r = 0; r < n; ++r) {
         const int device = devices[static_cast<std::size_t>(r)];
-        all.push_back({r, memory, std::make_unique<local_ranks>(n, device, channels, o), nullptr});
+        all.push_back({r, memory, std::make_unique<local_ranks>(n, device, channels, o), nullptr, nullptr});
         const std::uint64_t bytes = all.back().ranks->sizes().bytes();
         if (through_host) {
             memory->devices.push_back(device);

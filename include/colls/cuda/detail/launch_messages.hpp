@@ -34,7 +34,7 @@ void launch_messages(local_ranks& ranks, call_name what, std::vector<message> se
                         .text(),
                     rank);
             message_arguments a{ranks.handles(), list};
-            a.list.exported = ranks.reachable().begin;
+            ranks.tell_regions(a.list.begins);
             void* arguments[] = {&a};
             launch_kernel(ranks, what, reinterpret_cast<const void*>(&message_kernel<G>), blocks, arguments, stream);
         });

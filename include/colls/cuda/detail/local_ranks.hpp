@@ -137,6 +137,7 @@ public:
         const std::vector<std::uint64_t>& regions) {
         workspaces_ = device_memory(device_, workspaces.size() * sizeof(std::byte*), workspaces.data());
         regions_ = device_memory(device_, regions.size() * sizeof(std::uint64_t), regions.data());
+        host_regions_ = regions;
         host_workspaces_ = workspaces;
         if (static_cast<int>(ranks.size()) < n_)
             resident_ = resident_group(device_,
@@ -181,6 +182,7 @@ public:
             tell(l.rank, text, workspace_layout::refusal_begin, has_refused_ ? poison_word(why, l.rank) : 0);
         if (far_) far_->refuse({has_refused_ ? why : failure::nothing, ranks_.front().rank, text});
     }
+    bool has_refused() const { return has_refused_; }
 
     /// Tells the other ranks that this one makes no more calls, unless they have been told already why it made none.
     void leave() noexcept {
@@ -205,11 +207,40 @@ public:
     shared_address address_for_peers(const void* at, std::size_t bytes, bool reached) const {
         const auto address = reinterpret_cast<std::uint64_t>(at);
         if (is_whole()) return {address, shared_address::absolute, 0};
-        return reached ? reachable_.address_of(address, bytes) : shared_address{0, shared_address::hidden, 0};
+        if (const shared_address a = reachable_.address_of(address, bytes);
+            reached && a.region != shared_address::hidden)
+            return a;
+        for (std::uint32_t i = 0; i < shared_address::most_shared; ++i)
+            if (const byte_span& s = shared_[i];
+                s.bytes != 0 && address >= s.begin && bytes <= s.bytes && address - s.begin <= s.bytes - bytes)
+                return {address - s.begin, shared_address::shared + i, 0};
+        return {0, shared_address::hidden, 0};
     }
     /// Between processes: the others reach these bytes only, as region `exported`.
     void export_memory(const std::byte* at, std::size_t bytes) {
         reachable_ = {reinterpret_cast<std::uint64_t>(at), bytes, 0};
+    }
+
+    /// Between processes: `bytes` from `at` on are buffer i of those that users share, which this device reaches at
+    /// mapped[r] of rank r; none: nothing is any longer. While no kernel runs.
+    void set_shared(std::uint32_t i, const void* at, std::size_t bytes, const std::vector<std::uint64_t>& mapped) {
+        const std::size_t each = host_regions_.size() / static_cast<std::size_t>(n_);
+        for (std::size_t r = 0; r < mapped.size(); ++r)
+            host_regions_[r * each + shared_address::shared + i] = mapped[r];
+        const device_guard there(device_);
+        if (!mapped.empty()) {
+            check(cudaMemcpyAsync(regions_.data(), host_regions_.data(), host_regions_.size() * sizeof(std::uint64_t),
+                      cudaMemcpyHostToDevice, orders_.get()),
+                "cudaMemcpyAsync");
+            check(cudaStreamSynchronize(orders_.get()), "cudaStreamSynchronize");
+        }
+        shared_[i] = {reinterpret_cast<std::uint64_t>(at), bytes};
+    }
+    /// Where this rank's regions begin.
+    void tell_regions(std::uint64_t (&begins)[shared_address::most_regions]) const {
+        begins[shared_address::exported] = reachable_.begin;
+        for (std::uint32_t i = 0; i < shared_address::most_shared; ++i)
+            begins[shared_address::shared + i] = shared_[i].begin;
     }
 
     /// The others reach no memory of this device: calls pass all data through the workspaces, which are host memory.
@@ -370,7 +401,11 @@ private:
     std::vector<local_rank> ranks_;
     std::vector<std::byte*> host_workspaces_;
     device_memory workspaces_, regions_, handles_;
+    std::vector<std::uint64_t> host_regions_;  ///< what is in regions_
     reachable_memory reachable_;
+    struct byte_span {
+        std::uint64_t begin = 0, bytes = 0;
+    } shared_[shared_address::most_shared];
     multicast_window multicast_;
     std::vector<std::unique_ptr<stored_slot_map>> maps_;
     device_tables tables_;

@@ -168,11 +168,10 @@ private:
             const message& m = list_.of[l.next];
             const bool is_own = l.peer == self().rank;
             if (l.left == 0 || is_own || m.region != shared_address::hidden) {
-                const bool exported = !is_own && m.region == shared_address::exported;
-                const std::uint64_t at = reinterpret_cast<std::uint64_t>(l.at) - (exported ? list_.exported : 0),
-                                    bytes = l.left;
+                const std::uint32_t region = is_own || l.left == 0 ? shared_address::absolute : m.region;
+                const std::uint64_t at = reinterpret_cast<std::uint64_t>(l.at) - list_.begins[region], bytes = l.left;
                 l.left = 0;
-                offer(l, bytes, {at, exported ? shared_address::exported : shared_address::absolute, 0});
+                offer(l, bytes, {at, region, 0});
                 continue;
             }
             const std::uint64_t most = staged_bytes();

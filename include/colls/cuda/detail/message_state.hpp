@@ -25,7 +25,7 @@ struct message_list {
     std::int32_t hidden = 0;         ///< of those that are sent: that are out of their peers' reach
     std::int32_t far[2] = {};        ///< peers on other hosts, in each direction
     std::int32_t first_channel = 0;  ///< of the launch
-    std::uint64_t exported = 0;      ///< where this rank's region `exported` begins
+    std::uint64_t begins[shared_address::most_regions] = {};  ///< of this rank's regions
     message of[2 * most_messages];
 };
 

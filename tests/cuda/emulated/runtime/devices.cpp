@@ -157,7 +157,15 @@ bool is_pageable(const void* at) { return !find_allocation(at).has_value(); }
 bool is_memory(const void* at, std::size_t bytes) {
     if (bytes == 0) return true;
     const auto a = find_allocation(at);
-    if (a) return a->contains(reinterpret_cast<std::uintptr_t>(at), bytes);
+    if (a) {
+        const auto address = reinterpret_cast<std::uintptr_t>(at);
+        if (a->contains(address, bytes)) return true;
+        // Mappings of cuMemMap side by side are one range.
+        const std::uintptr_t end = a->address + a->bytes;
+        const auto next = find_allocation(reinterpret_cast<const void*>(end));
+        return next && access_to_mapping(a->device, a->address) && access_to_mapping(next->device, end) &&
+               is_memory(reinterpret_cast<const void*>(end), bytes - (end - address));
+    }
     return at != nullptr && !is_freed(at);
 }
 bool is_pool_memory(const void* at) {

@@ -2,12 +2,16 @@
 // cudaGetDriverEntryPoint hands out of them.
 //
 // A handle of memory is mapped once, whole, and before the multicast object that it is bound to; other uses stop the
-// program, as they are not emulated.
+// program, as they are not emulated. Memory is a file, which another process maps, too.
 #include "runtime.hpp"
 
 #include <cuda.h>
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cstdio>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -24,18 +28,34 @@ constexpr std::size_t granule = std::size_t{2} << 20;
 /// Memory of a device, or a multicast object.
 struct object {
     std::size_t bytes = 0;
-    int device = -1;                          ///< of memory
+    int device = -1;                          ///< of memory: its number on the machine, if it is imported
+    int file = -1;                            ///< of memory
+    bool imported = false;                    ///< from another process
+    CUmemAllocationProp properties{};         ///< of memory
     unsigned team = 0;                        ///< devices of a multicast object; 0: memory
     std::set<int> added;                      ///< those that are there
     std::map<int, unsigned long long> bound;  ///< memory of each
     int uses = 0;                             ///< mappings and bindings, which outlive its handle
-    bool released = false, was_mapped = false;
+    int holders = 1;                          ///< handles that the program has not released
+    bool was_mapped = false;
     CUdeviceptr at = 0;  ///< where it is mapped; 0: nowhere
 };
 struct mapping {
     unsigned long long of = 0;
     std::set<int> access;
 };
+const char* kind_of(const object& o) {
+    return o.team != 0  ? "multicast objects"
+           : o.imported ? "memory of cuMemImportFromShareableHandle"
+                        : "memory of cuMemCreate";
+}
+/// The content of a CUmemFabricHandle: see ipc_handle of sharing.cpp.
+struct fabric_handle {
+    int process, file;
+    ino_t number;
+};
+static_assert(sizeof(fabric_handle) <= 64);
+
 struct books {
     std::mutex mutex;
     unsigned long long last = 0;
@@ -50,12 +70,25 @@ struct books {
     /// Of a handle that the program still holds.
     object* held(unsigned long long handle) {
         object* const o = find(handle);
-        return o == nullptr || o->released ? nullptr : o;
+        return o == nullptr || o->holders == 0 ? nullptr : o;
+    }
+    /// The mappings that make up a range; none if it is not made of whole ones.
+    std::vector<CUdeviceptr> pieces(CUdeviceptr at, std::size_t bytes) {
+        std::vector<CUdeviceptr> found;
+        for (const CUdeviceptr end = at + bytes; at < end;) {
+            const auto i = mapped.find(at);
+            const std::size_t whole = i == mapped.end() ? 0 : find(i->second.of)->bytes;
+            if (whole == 0 || whole > end - at) return {};
+            found.push_back(at);
+            at += whole;
+        }
+        return found;
     }
     void end_if_unused(unsigned long long handle) {
         const object& o = objects[handle];
-        if (!o.released || o.uses > 0) return;
-        count_live(o.team != 0 ? "multicast objects" : "memory of cuMemCreate", -1);
+        if (o.holders > 0 || o.uses > 0) return;
+        count_live(kind_of(o), -1);
+        if (o.file >= 0) close(o.file);
         const std::map<int, unsigned long long> bound = o.bound;  // what it still binds is unbound with it
         objects.erase(handle);
         for (const auto& [device, memory] : bound) {
@@ -74,6 +107,8 @@ books& all() {
     if (injected(name) != cudaSuccess) return CUDA_ERROR_UNKNOWN;
 
 bool has_multicast() { return setting("EMULATED_MULTICAST", 1) != 0; }
+bool has_fabric() { return setting("EMULATED_FABRIC", 1) != 0; }
+constexpr unsigned exportable = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC;
 bool is_whole(std::size_t bytes) { return bytes > 0 && bytes % granule == 0; }
 /// As calls do that change the memory map.
 void wait_for_all_kernels(const char* call) {
@@ -175,15 +210,98 @@ CUresult memory_create(
     CUmemGenericAllocationHandle* handle, std::size_t bytes, const CUmemAllocationProp* p, unsigned long long flags) {
     EMULATED_DRIVER_CALL("cuMemCreate")
     if (p->type != CU_MEM_ALLOCATION_TYPE_PINNED || p->location.type != CU_MEM_LOCATION_TYPE_DEVICE || flags != 0 ||
-        !is_whole(bytes))
+        !is_whole(bytes) || (p->requestedHandleTypes & ~exportable) != 0)
         return CUDA_ERROR_INVALID_VALUE;
+    if ((p->requestedHandleTypes & CU_MEM_HANDLE_TYPE_FABRIC) != 0 && !has_fabric()) return CUDA_ERROR_NOT_SUPPORTED;
     if (!is_device(p->location.id)) return CUDA_ERROR_INVALID_DEVICE;
+    const int file =
+        memfd_create(("emulated-memory-" + std::to_string(physical_device(p->location.id))).c_str(), MFD_CLOEXEC);
+    if (file < 0) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (ftruncate(file, static_cast<off_t>(bytes)) != 0) return close(file), CUDA_ERROR_OUT_OF_MEMORY;
     books& b = all();
     const std::lock_guard lock(b.mutex);
     object& o = b.objects[*handle = ++b.last];
     o.bytes = bytes;
     o.device = p->location.id;
-    count_live("memory of cuMemCreate", 1);
+    o.file = file;
+    o.properties = *p;
+    count_live(kind_of(o), 1);
+    return CUDA_SUCCESS;
+}
+CUresult memory_retain(CUmemGenericAllocationHandle* handle, void* at) {
+    EMULATED_DRIVER_CALL("cuMemRetainAllocationHandle")
+    books& b = all();
+    const std::lock_guard lock(b.mutex);
+    const auto address = reinterpret_cast<CUdeviceptr>(at);
+    auto i = b.mapped.upper_bound(address);
+    if (i == b.mapped.begin()) return CUDA_ERROR_INVALID_VALUE;
+    object& o = *b.find((--i)->second.of);
+    if (address - i->first >= o.bytes) return CUDA_ERROR_INVALID_VALUE;
+    ++o.holders;
+    *handle = i->second.of;
+    return CUDA_SUCCESS;
+}
+CUresult memory_properties(CUmemAllocationProp* p, CUmemGenericAllocationHandle handle) {
+    EMULATED_DRIVER_CALL("cuMemGetAllocationPropertiesFromHandle")
+    books& b = all();
+    const std::lock_guard lock(b.mutex);
+    const object* const o = b.held(handle);
+    if (o == nullptr || o->team != 0) return CUDA_ERROR_INVALID_VALUE;
+    *p = o->properties;
+    return CUDA_SUCCESS;
+}
+CUresult memory_export(
+    void* to, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type, unsigned long long flags) {
+    EMULATED_DRIVER_CALL("cuMemExportToShareableHandle")
+    books& b = all();
+    const std::lock_guard lock(b.mutex);
+    const object* const o = b.held(handle);
+    if (o == nullptr || o->team != 0 || flags != 0 || (type != 1 && type != CU_MEM_HANDLE_TYPE_FABRIC) ||
+        (o->properties.requestedHandleTypes & type) == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (type == CU_MEM_HANDLE_TYPE_FABRIC) {
+        struct stat s{};
+        fstat(o->file, &s);
+        const fabric_handle h{getpid(), o->file, s.st_ino};
+        std::memset(to, 0, 64);
+        std::memcpy(to, &h, sizeof h);
+    } else {
+        const int file = fcntl(o->file, F_DUPFD_CLOEXEC, 0);
+        if (file < 0) return CUDA_ERROR_OPERATING_SYSTEM;
+        std::memcpy(to, &file, sizeof file);
+    }
+    if (o->at != 0) share_allocation(reinterpret_cast<void*>(o->at));
+    return CUDA_SUCCESS;
+}
+CUresult memory_import(CUmemGenericAllocationHandle* handle, void* from, CUmemAllocationHandleType type) {
+    EMULATED_DRIVER_CALL("cuMemImportFromShareableHandle")
+    int file = -1;
+    struct stat s{};
+    if (type == CU_MEM_HANDLE_TYPE_FABRIC) {
+        fabric_handle h{};
+        std::memcpy(&h, from, sizeof h);
+        const std::string path = "/proc/" + std::to_string(h.process) + "/fd/" + std::to_string(h.file);
+        file = open(path.c_str(), O_RDWR | O_CLOEXEC);
+        if (file >= 0 && fstat(file, &s) == 0 && s.st_ino != h.number) return close(file), CUDA_ERROR_INVALID_HANDLE;
+    } else if (type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+        file = fcntl(static_cast<int>(reinterpret_cast<std::intptr_t>(from)), F_DUPFD_CLOEXEC, 0);
+    }
+    char name[64] = {};
+    object o;
+    if (file < 0 || fstat(file, &s) != 0 ||
+        readlink(("/proc/self/fd/" + std::to_string(file)).c_str(), name, sizeof name - 1) < 0 ||
+        std::sscanf(name, "/memfd:emulated-memory-%d", &o.device) != 1) {
+        if (file >= 0) close(file);
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    o.bytes = static_cast<std::size_t>(s.st_size);
+    o.file = file;
+    o.imported = true;
+    o.properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    books& b = all();
+    const std::lock_guard lock(b.mutex);
+    b.objects[*handle = ++b.last] = o;
+    count_live(kind_of(o), 1);
     return CUDA_SUCCESS;
 }
 CUresult memory_release(CUmemGenericAllocationHandle handle) {
@@ -192,7 +310,7 @@ CUresult memory_release(CUmemGenericAllocationHandle handle) {
     const std::lock_guard lock(b.mutex);
     object* const o = b.held(handle);
     if (o == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    o->released = true;
+    --o->holders;
     b.end_if_unused(handle);
     return CUDA_SUCCESS;
 }
@@ -217,7 +335,9 @@ CUresult address_free(CUdeviceptr at, std::size_t bytes) {
     books& b = all();
     const std::lock_guard lock(b.mutex);
     const auto i = b.reserved.find(at);
-    if (i == b.reserved.end() || i->second != bytes || b.mapped.contains(at)) return CUDA_ERROR_INVALID_VALUE;
+    const auto first = b.mapped.lower_bound(at);
+    if (i == b.reserved.end() || i->second != bytes || (first != b.mapped.end() && first->first < at + bytes))
+        return CUDA_ERROR_INVALID_VALUE;
     b.reserved.erase(i);  // the addresses are kept: see unmap_for_good
     count_live("reserved addresses", -1);
     return CUDA_SUCCESS;
@@ -229,11 +349,16 @@ CUresult memory_map(CUdeviceptr at, std::size_t bytes, std::size_t offset, CUmem
     books& b = all();
     const std::lock_guard lock(b.mutex);
     object* const o = b.held(handle);
-    const auto i = b.reserved.find(at);
-    if (o == nullptr || i == b.reserved.end() || b.mapped.contains(at) || flags != 0 || !is_whole(bytes) ||
-        bytes > i->second || offset % granule != 0 || offset + bytes > o->bytes)
+    auto i = b.reserved.upper_bound(at);
+    if (o == nullptr || i == b.reserved.begin() || flags != 0 || !is_whole(bytes) || at % granule != 0 ||
+        offset % granule != 0 || offset + bytes > o->bytes)
         return CUDA_ERROR_INVALID_VALUE;
-    if (o->was_mapped || offset != 0 || bytes != o->bytes || bytes != i->second)
+    if (at + bytes > (--i)->first + i->second) return CUDA_ERROR_INVALID_VALUE;
+    const auto next = b.mapped.lower_bound(at);
+    if (next != b.mapped.end() && next->first < at + bytes) return CUDA_ERROR_INVALID_VALUE;
+    if (next != b.mapped.begin() && std::prev(next)->first + b.find(std::prev(next)->second.of)->bytes > at)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (o->was_mapped || offset != 0 || bytes != o->bytes)
         stop("cuMemMap: to map an object twice, or a part of it, is not emulated");
     if (o->team != 0)
         for (const int d : o->added)
@@ -250,36 +375,40 @@ CUresult memory_set_access(CUdeviceptr at, std::size_t bytes, const CUmemAccessD
     wait_for_all_kernels("cuMemSetAccess");
     books& b = all();
     std::set<int> devices;
+    for (std::size_t k = 0; k < count; ++k) {
+        const CUmemAccessDesc& a = access[k];
+        if (a.location.type != CU_MEM_LOCATION_TYPE_DEVICE || !is_device(a.location.id))
+            return CUDA_ERROR_INVALID_DEVICE;
+        if (a.flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) stop("cuMemSetAccess: these rights are not emulated");
+        devices.insert(a.location.id);
+    }
     {
         const std::lock_guard lock(b.mutex);
-        const auto i = b.mapped.find(at);
-        if (i == b.mapped.end() || count == 0) return CUDA_ERROR_INVALID_VALUE;
-        object& o = *b.find(i->second.of);
-        if (bytes != o.bytes) return CUDA_ERROR_INVALID_VALUE;
-        for (std::size_t k = 0; k < count; ++k) {
-            const CUmemAccessDesc& a = access[k];
-            if (a.location.type != CU_MEM_LOCATION_TYPE_DEVICE || !is_device(a.location.id))
-                return CUDA_ERROR_INVALID_DEVICE;
-            if (o.team != 0 && !o.added.contains(a.location.id)) return CUDA_ERROR_INVALID_DEVICE;
-            if (a.flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) stop("cuMemSetAccess: these rights are not emulated");
-            devices.insert(a.location.id);
+        const std::vector<CUdeviceptr> pieces = b.pieces(at, bytes);
+        if (pieces.empty() || count == 0) return CUDA_ERROR_INVALID_VALUE;
+        for (const CUdeviceptr piece : pieces) {
+            mapping& m = b.mapped[piece];
+            object& o = *b.find(m.of);
+            if (!m.access.empty()) stop("cuMemSetAccess: a second one for the same range is not emulated");
+            void* const memory = reinterpret_cast<void*>(piece);
+            if (o.team != 0) {
+                for (const int d : devices)
+                    if (!o.added.contains(d)) return CUDA_ERROR_INVALID_DEVICE;
+                std::vector<void*> copies;
+                for (const auto& [device, bound] : o.bound)
+                    copies.push_back(reinterpret_cast<void*>(b.find(bound)->at));
+                add_multicast(memory, o.bytes, copies);
+            } else {
+                if (!o.imported && !devices.contains(o.device))
+                    stop("cuMemSetAccess: memory that its own device may not access is not emulated");
+                if (mmap(memory, o.bytes, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_SHARED, o.file, 0) == MAP_FAILED)
+                    return CUDA_ERROR_OUT_OF_MEMORY;
+                if (!o.imported) std::memset(memory, 0xcd, o.bytes);
+                add_allocation(memory, o.bytes, o.device, o.imported ? memory_kind::mapped : memory_kind::device);
+                if (o.imported) share_allocation(memory);
+            }
+            m.access = devices;
         }
-        if (!i->second.access.empty()) stop("cuMemSetAccess: a second one for the same range is not emulated");
-        void* const memory = reinterpret_cast<void*>(at);
-        if (o.team != 0) {
-            std::vector<void*> copies;
-            for (const auto& [device, m] : o.bound) copies.push_back(reinterpret_cast<void*>(b.find(m)->at));
-            add_multicast(memory, bytes, copies);
-        } else {
-            if (!devices.contains(o.device))
-                stop("cuMemSetAccess: memory that its own device may not access is not emulated");
-            if (mmap(memory, bytes, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) ==
-                MAP_FAILED)
-                return CUDA_ERROR_OUT_OF_MEMORY;
-            std::memset(memory, 0xcd, bytes);
-            add_allocation(memory, bytes, o.device, memory_kind::device);
-        }
-        i->second.access = devices;
     }
     forget_access();
     return CUDA_SUCCESS;
@@ -289,16 +418,19 @@ CUresult memory_unmap(CUdeviceptr at, std::size_t bytes) {
     wait_for_all_kernels("cuMemUnmap");
     books& b = all();
     const std::lock_guard lock(b.mutex);
-    const auto i = b.mapped.find(at);
-    if (i == b.mapped.end() || b.find(i->second.of)->bytes != bytes) return CUDA_ERROR_INVALID_VALUE;
-    const unsigned long long handle = i->second.of;
-    object& o = *b.find(handle);
-    if (!i->second.access.empty()) remove_allocation(reinterpret_cast<void*>(at));
-    unmap_for_good(reinterpret_cast<void*>(at), bytes);
-    b.mapped.erase(i);
-    o.at = 0;
-    --o.uses;
-    b.end_if_unused(handle);
+    const std::vector<CUdeviceptr> pieces = b.pieces(at, bytes);
+    if (pieces.empty()) return CUDA_ERROR_INVALID_VALUE;
+    for (const CUdeviceptr piece : pieces) {
+        const auto i = b.mapped.find(piece);
+        const unsigned long long handle = i->second.of;
+        object& o = *b.find(handle);
+        if (!i->second.access.empty()) remove_allocation(reinterpret_cast<void*>(piece));
+        unmap_for_good(reinterpret_cast<void*>(piece), o.bytes);
+        b.mapped.erase(i);
+        o.at = 0;
+        --o.uses;
+        b.end_if_unused(handle);
+    }
     return CUDA_SUCCESS;
 }
 
@@ -329,6 +461,10 @@ void* virtual_memory_function(std::string_view name) {
         {"cuMemRelease", reinterpret_cast<void*>(&memory_release)},
         {"cuMemAddressReserve", reinterpret_cast<void*>(&address_reserve)},
         {"cuMemAddressFree", reinterpret_cast<void*>(&address_free)},
+        {"cuMemRetainAllocationHandle", reinterpret_cast<void*>(&memory_retain)},
+        {"cuMemGetAllocationPropertiesFromHandle", reinterpret_cast<void*>(&memory_properties)},
+        {"cuMemExportToShareableHandle", reinterpret_cast<void*>(&memory_export)},
+        {"cuMemImportFromShareableHandle", reinterpret_cast<void*>(&memory_import)},
         {"cuMemMap", reinterpret_cast<void*>(&memory_map)},
         {"cuMemSetAccess", reinterpret_cast<void*>(&memory_set_access)},
         {"cuMemUnmap", reinterpret_cast<void*>(&memory_unmap)},
