@@ -288,6 +288,31 @@ TEST_CASE("predictions: ranks that share cores take their turns in each part of 
     }
 }
 
+TEST_CASE("many processes on a core: a schedule that each plans fast, where there is one", "[automatic]") {
+    using namespace colls;
+    const detail::machine figures{.alpha = 8e-8, .beta = 4e-11, .gamma = 5e-11, .cores = 2};
+    const auto chosen_by = [&](collective what, int n, bool processes, const char* forced = nullptr) {
+        detail::rank_context e(0, n, detail::group_memory(), std::make_shared<fake_backend>(figures));
+        if (processes) e.access.reach = std::size_t{1} << 30;
+        e.env.schedule = forced;
+        return detail::choose(e, detail::demand_of(e, what, 400'000, false), detail::all_candidates_of(what));
+    };
+    for (const int n : {33, 128, 256}) {
+        INFO(n);
+        for (const auto what : {collective::all_reduce, collective::reduce, collective::broadcast}) {
+            const any_schedule& s = chosen_by(what, n, true).of->schedule;
+            INFO(name_of(what) << " by " << s.name());
+            CHECK(s.blocks(n) <= 8);
+            CHECK(s.rounds(n) <= 24);
+        }
+        // Here all take long: the prediction decides.
+        const detail::prediction gathers = chosen_by(collective::all_gather, n, true);
+        CHECK(gathers.of == chosen_by(collective::all_gather, n, false).of);
+        CHECK(gathers.seconds > 0);
+        CHECK(chosen_by(collective::all_reduce, n, true, "direct").of->name == "direct");
+    }
+}
+
 TEST_CASE(
     "the eager path: taken for what the figures of near and of far cores allow, by each collective", "[automatic]") {
     using namespace colls;

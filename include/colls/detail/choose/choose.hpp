@@ -76,7 +76,7 @@ inline bool takes_long_to_plan(const candidate& c, const rank_context& self) {
 }
 /// Can the candidate be proven and planned in this group, and its traffic be counted in reasonable time?
 inline bool is_weighed(const candidate& c, const rank_context& self, reach within) {
-    return !takes_long_to_plan(c, self) && is_countable(c, self.size, messages_between_hosts(self)) &&
+    return is_countable(c, self.size, messages_between_hosts(self)) &&
            (!c.schedule.needs_proof() || proof_bytes(c.schedule, self.size, false) <= most_proof_bytes) &&
            too_large(c.schedule, self.size, within).empty();
 }
@@ -92,9 +92,10 @@ constexpr bool eager_pays(double eager, double scheduled, double staged) {
 /// not weighed is chosen where no other fits.
 [[gnu::cold]] inline prediction choose(
     const rank_context& self, const demand& d, const candidates& list, reach within) {
+    bool only_short = false;  // what takes long to plan is left out, since there is something else
     const auto fits = [&](const candidate& c) {
         return c.schedule.supports(self.size) && ((!d.in_order && !d.only_direct) || c.name == "direct") &&
-               (!d.reproducible || c.single_fold);
+               (!d.reproducible || c.single_fold) && !(only_short && takes_long_to_plan(c, self));
     };
     const bool usual = within == reached_by(self);
     const machine figures = figures_now(self);
@@ -116,6 +117,8 @@ constexpr bool eager_pays(double eager, double scheduled, double staged) {
                              << self.size << " ranks" << (d.in_order ? " with an operator that does not commute" : "")
                              << (d.reproducible ? " with reproducible bits" : "") << ": the library chooses");
     }
+    for (int i = 0; i < list.count && !only_short; ++i)
+        only_short = fits(list.first[i]) && !takes_long_to_plan(list.first[i], self);
     prediction best;
     bool found = false;
     for (int i = 0; i < list.count; ++i) {
