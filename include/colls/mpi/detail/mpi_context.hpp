@@ -20,14 +20,15 @@ inline bool mpi_runs() {
 /// Freed with its last user, unless a peer may still send something over it.
 class mpi_context {
 public:
-    explicit mpi_context(MPI_Comm own) : comm_(own) {
+    /// `patience`: seconds that the ends of its transports may take.
+    explicit mpi_context(MPI_Comm own, double patience = 1) : patience_(patience), comm_(own) {
         PMPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
         PMPI_Comm_rank(own, &rank_);
         PMPI_Comm_size(own, &size_);
     }
     /// The same communicator, for another group.
     explicit mpi_context(const std::shared_ptr<mpi_context>& other)
-        : of_(other), comm_(other->comm_), rank_(other->rank_), size_(other->size_) {}
+        : patience_(other->patience_), of_(other), comm_(other->comm_), rank_(other->rank_), size_(other->size_) {}
     mpi_context(const mpi_context&) = delete;
     mpi_context& operator=(const mpi_context&) = delete;
     ~mpi_context() {
@@ -41,15 +42,16 @@ public:
         kept_ = true;
         if (of_ != nullptr) of_->keep();
     }
-    /// A transport begins to end. Returns until when all transports of this communicator may take (of `seconds_now`): a
-    /// second after the first of them has called this. Its groups end one after the other.
+    /// A transport begins to end. Returns until when all transports of this communicator may take (of `seconds_now`):
+    /// from when the first of them has called this. Its groups end one after the other.
     double begin_ending() {
         if (of_ != nullptr) return of_->begin_ending();
-        if (deadline_ == 0) deadline_ = seconds_now() + 1;
+        if (deadline_ == 0) deadline_ = seconds_now() + patience_;
         return deadline_;
     }
 
 private:
+    const double patience_;
     const std::shared_ptr<mpi_context> of_;  // whose communicator it is; null: its own
     MPI_Comm comm_;
     int rank_ = 0, size_ = 1;
