@@ -39,7 +39,7 @@ namespace detail = colls::cuda::detail;
 constexpr std::size_t granule = 2 << 20, many = 300'007;
 constexpr unsigned file = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, fabric = detail::fabric_handles;
 
-/// Memory of cuMemCreate: handles that are mapped one behind the other.
+/// Memory of cuMemCreate: several handles, mapped to one range of addresses.
 class mapped {
 public:
     mapped(int device, const std::vector<std::size_t>& granules, unsigned types) : mapped() {

@@ -342,7 +342,7 @@ inline std::unique_ptr<shared_range> buffer_sharing::share(const void* at, std::
     } catch (const error& e) {
         if (own_.number < shared_address::most_shared) ranks_.set_shared(own_.number, nullptr, 0, {});
         made.reset();
-        // The owner may free its memory when nobody has mapped it.
+        // The owner may free its memory when no process has it mapped any more.
         if (!disagrees_) try {
                 tell();
             } catch (const error&) {}

@@ -21,13 +21,14 @@ struct shared_machine : model {
     double meet = 0;         ///< seconds to wait for all others once more than rounds tell
     double round = 0.07e-6;  ///< seconds of each of its rounds
     double eager = 0.08e-6;  ///< seconds of a call by the eager path
+    double partial = 0;      ///< seconds of a byte of a partial result: its line is stored to while a peer has it
+
     /// How often a rank waits. Where ranks sleep, what counts is how often each of them does: in a tree most have a
     /// message or two.
     double waits_of(const cost& c) const {
         const double each = static_cast<double>(c.messages) / ranks;
         return sleeps && each < c.rounds ? each : c.rounds;
     }
-    double partial = 0;  ///< seconds of a byte of a partial result: its line is stored to while a peer has it
 };
 /// Where ranks outnumber the cores, each rank has a share of a core, and a wait lasts until the other ranks of that
 /// core have run.
@@ -38,13 +39,13 @@ inline shared_machine model_of(const machine& m, int n) {
     if (n <= m.cores) return shared;
     // A switch by sched_yield between two ranks, or, where they are many, a sleep and what wakes it; and more of the
     // bytes' time, since a rank finds the caches of its core full of the other's data.
+    shared.sleeps = sleep_at_once(n, m.cores);
     const double ranks_per_core = static_cast<double>(n) / m.cores, cold = 1.25,
-                 switch_seconds = sleep_at_once(n, m.cores) ? 5e-6 : 0.6e-6;
+                 switch_seconds = shared.sleeps ? 5e-6 : 0.6e-6;
     shared.alpha = (m.alpha + switch_seconds) * ranks_per_core;
     shared.beta = cold * m.beta * ranks_per_core;
     shared.gamma = cold * m.gamma * ranks_per_core;
     shared.ranks_per_core = ranks_per_core;
-    shared.sleeps = sleep_at_once(n, m.cores);
     shared.enter *= ranks_per_core;
     shared.meet = switch_seconds * ranks_per_core;
     shared.round *= ranks_per_core;

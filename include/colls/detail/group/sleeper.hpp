@@ -2,21 +2,19 @@
 // IWYU pragma: private
 //
 // A rank that is about to sleep says so at its peer's bell, looks once more at what it waits for, and sleeps. The peer,
-// behind each word that it publishes, looks at its own bell, and wakes whoever sleeps there. Of the store and the load
-// of each side, one must see the other's (Dekker), for which both need a fence between them. Where ranks outnumber
+// behind each word that it publishes, looks at its own bell, and wakes the ranks that sleep there. Of the store and the
+// load of each side, one must see the other's (Dekker), for which both need a fence between them. Where ranks outnumber
 // cores both have one. Elsewhere it would cost the peer 20 cycles a word, though hardly ever a rank sleeps: so the one
 // that goes to sleep has the system make a fence on all cores (membarrier), and the peer only keeps the compiler from
 // exchanging the two. Where the system does not do that for the peer's process, no rank sleeps at its bell.
 #pragma once
 
 #include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/support/futex.hpp>
 
-#include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
-#include <climits>
 #include <utility>
 
 namespace colls::inline v1::detail {
@@ -29,7 +27,7 @@ namespace colls::inline v1::detail {
 
 [[gnu::cold, gnu::noinline]] inline void wake_all_at(bell_line& bell) {
     bell.rings.fetch_add(1, std::memory_order_release);
-    syscall(SYS_futex, &bell.rings, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+    wake_at(bell.rings);
 }
 /// Wakes the ranks that sleep until this one publishes something: called behind each store of it.
 inline void wake_sleepers(const rank_context& self) {
@@ -80,9 +78,7 @@ public:
     }
     /// Until the peer rings, or for so long. False: it has not rung.
     bool sleep(double seconds) {
-        const auto whole = static_cast<time_t>(seconds);
-        const timespec t{whole, static_cast<long>((seconds - static_cast<double>(whole)) * 1e9)};
-        syscall(SYS_futex, &bell_->rings, FUTEX_WAIT, heard_, &t, nullptr, 0);
+        sleep_on(bell_->rings, heard_, seconds);
         const std::uint32_t before = std::exchange(heard_, bell_->rings.load(std::memory_order_acquire));
         return before != heard_;
     }

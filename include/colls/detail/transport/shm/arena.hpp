@@ -9,22 +9,20 @@
 #include <colls/detail/group/failure.hpp>
 #include <colls/detail/support/descriptor.hpp>
 #include <colls/detail/support/environment.hpp>
+#include <colls/detail/support/futex.hpp>
 #include <colls/detail/support/hash.hpp>
 #include <colls/detail/support/machine.hpp>
 #include <colls/detail/support/process_copy.hpp>
 #include <colls/detail/support/wait_hook.hpp>
 #include <colls/detail/transport/shm/staging_probe.hpp>
 
-#include <linux/futex.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 #include <atomic>
 #include <cerrno>
-#include <climits>
 #include <csignal>
 #include <functional>
 #include <memory>
@@ -254,8 +252,7 @@ private:
         std::atomic<std::uint32_t>& arrivals = head().arrivals;
         const auto missing = [&](int r) { return m.state(r).arrived.load(std::memory_order_acquire) < phase; };
         const auto n = static_cast<std::uint32_t>(ranks_);
-        if (arrivals.fetch_add(1, std::memory_order_acq_rel) + 1 == phase * n)
-            syscall(SYS_futex, &arrivals, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+        if (arrivals.fetch_add(1, std::memory_order_acq_rel) + 1 == phase * n) wake_at(arrivals);
         int r = 0;  // those before it have come
         for (double nap = 1e-3;; nap = nap < 16e-3 ? 2 * nap : nap) {
             const std::uint32_t come = arrivals.load(std::memory_order_acquire);
@@ -270,8 +267,7 @@ private:
                 if ((broken == 2 || dead(q) || late) && missing(q)) fail_to_assemble(q, broken == 2);
             const bool hooked = call_wait_hook();
             if (check_others) check_others();
-            const timespec t{0, static_cast<long>((hooked ? 50e-6 : nap) * 1e9)};
-            syscall(SYS_futex, &arrivals, FUTEX_WAIT, come, &t, nullptr, 0);
+            sleep_on(arrivals, come, hooked ? 50e-6 : nap);
         }
     }
     [[noreturn]] void fail_to_assemble(int r, bool reported) const {

@@ -12,12 +12,9 @@
 // IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 
+#include <colls/detail/support/futex.hpp>
 #include <colls/detail/transport/shm/message_ring.hpp>
 #include <colls/detail/transport/stream/stream_transport.hpp>
-
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 namespace colls::inline v1::detail {
 
@@ -182,7 +179,7 @@ private:
         if (doorbell_->asleep.load(std::memory_order_relaxed) == 0) return;
         doorbell_->asleep.store(0, std::memory_order_relaxed);
         doorbell_->rings.fetch_add(1, std::memory_order_release);
-        syscall(SYS_futex, &doorbell_->rings, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+        wake_at(doorbell_->rings, 1);
     }
     // The peer has closed its rings, which is reported once they have been read to the end.
     void check_end() {

@@ -5,7 +5,6 @@
 
 #include <colls/detail/transport/shm/memory_connection.hpp>
 
-#include <time.h>
 #include <functional>
 
 namespace colls::inline v1::detail {
@@ -95,9 +94,8 @@ private:
         return false;
     }
     void sleep(double seconds) {
-        const timespec t{0, static_cast<long>(seconds * 1e9)};
         doorbell_.asleep.store(1, std::memory_order_seq_cst);
-        if (!can_progress()) syscall(SYS_futex, &doorbell_.rings, FUTEX_WAIT, rings_heard_, &t, nullptr, 0);
+        if (!can_progress()) sleep_on(doorbell_.rings, rings_heard_, seconds);
         doorbell_.asleep.store(0, std::memory_order_relaxed);
     }
 
