@@ -1,11 +1,12 @@
 // Buffers of users, shared between the processes of a group: memory of cudaMalloc and of cuMemCreate, by descriptors
 // and by handles of the fabric, of several handles; buffers of different lengths, one by one and together; what is
-// refused; ranks that do not agree. Calls on them copy nothing to scratch memory. With an argument: the number of ranks
-// (2); with `late` behind it: a rank that does not come; with `hosts`: the first two ranks on a host of their own. On a
-// real GPU ranks share it by time slices.
+// refused; ranks that do not agree. Calls on them, also within kernels, copy nothing to scratch memory. With an
+// argument: the number of ranks (2); with `late` behind it: a rank that does not come; with `hosts`: the first two
+// ranks on a host of their own. On a real GPU ranks share it by time slices.
 #include "devices.hpp"
 
 #include <colls/colls.hpp>
+#include <colls/cuda/device.hpp>
 #include <colls/schedules/ring.hpp>
 #include <colls/transports/cuda.hpp>
 #include <colls/transports/shm.hpp>
@@ -76,6 +77,13 @@ private:
     std::size_t bytes_ = 0, mapped_ = 0;
 };
 
+using in_kernel = colls::schedule_for<colls::ring, colls::collective::all_gather>;
+__global__ void __launch_bounds__(512, 1)
+    gather_in_kernel(const __grid_constant__ colls::cuda::device::ranks<in_kernel> r, float* x, std::size_t block) {
+    colls::cuda::device::all_gather(
+        r, 0, 0, x + static_cast<std::size_t>(r.rank(0)) * block, x, block * static_cast<std::size_t>(r.size()));
+}
+
 int descriptors() {
     int n = 0;
     DIR* const d = opendir("/proc/self/fd");
@@ -91,6 +99,7 @@ public:
           device_(device),
           gpu_(
               host, device, {.channels = 2, .scratch_bytes = 64 << 10, .arena_bytes = 64 << 10, .share_devices = true}),
+          ranks_in_kernel_(colls::cuda::ranks_for<in_kernel>(gpu_)),
           stream_(device),
           rank_(static_cast<std::size_t>(host.rank())),
           n_(static_cast<std::size_t>(host.size())) {}
@@ -284,15 +293,28 @@ private:
     }
     static float value(std::size_t rank, std::size_t i) { return static_cast<float>(i % 1009 + rank * 2000); }
 
-    /// An all_gather in place, which copies to scratch memory if and only if the buffer is out of reach.
+    /// All_gathers in place, which copy to scratch memory if and only if the buffer is out of reach.
     void use(float* at, bool reached, const std::string& what) {
-        const std::size_t block = many / n_;
+        std::size_t block = many / n_;
+        gathers(at, block, reached, what, [&] {
+            colls::cuda::all_gather<colls::ring>(gpu_, std::span<const float>(at + rank_ * block, block),
+                std::span<float>(at, block * n_), stream_.get());
+        });
+        gathers(at, block, reached, what + ", within a kernel", [&] {
+            auto r = ranks_in_kernel_;  // made before anything was shared
+            void* arguments[] = {&r, &at, &block};
+            check(cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(&gather_in_kernel), dim3(1), dim3(512),
+                      arguments, 0, stream_.get()),
+                "cudaLaunchCooperativeKernel");
+        });
+    }
+    template <class Call>
+    void gathers(float* at, std::size_t block, bool reached, const std::string& what, const Call& call) {
         std::vector<float> own(block * n_, -1);
         for (std::size_t i = 0; i < block; ++i) own[rank_ * block + i] = value(rank_, i);
         put(at, own);
         mark_scratch();
-        colls::cuda::all_gather<colls::ring>(
-            gpu_, std::span<const float>(at + rank_ * block, block), std::span<float>(at, block * n_), stream_.get());
+        call();
         const std::vector<float> all = got(at, block * n_);
         for (std::size_t i = 0; i < all.size(); ++i)
             if (all[i] != value(i / block, i % block)) wrong("all_gather: " + what);
@@ -352,6 +374,7 @@ private:
     colls::communicator& host_;
     const int device_;
     colls::cuda::communicator gpu_;
+    colls::cuda::device::ranks<in_kernel> ranks_in_kernel_;
     detail::private_stream stream_;
     const std::size_t rank_, n_;
 };

@@ -144,7 +144,7 @@ public:
             throw error(errc::unsupported,
                 (v1::detail::error_text()
                     << "colls: cuda: rank " << rank_ << ": allocate of " << bytes << " bytes: the arena of "
-                    << static_cast<std::size_t>(ranks_->reachable().bytes)
+                    << static_cast<std::size_t>(ranks_->reachable().exported.bytes)
                     << " bytes is used up: raise options.arena_bytes")
                     .text(),
                 rank_);
@@ -152,7 +152,7 @@ public:
     }
 
     /// Lets the other ranks reach a buffer of this rank directly: calls and messages on it, or on parts of it, then
-    /// copy nothing to scratch memory first (calls within kernels still do). Collective between processes: each rank
+    /// copy nothing to scratch memory first. Collective between processes: each rank
     /// gives its own buffer, of any size, or none (nullptr, 0); up to 16 buffers at once. Ranks on other hosts are not
     /// concerned. In a group of of_devices it does nothing, as peers reach memory of cudaMalloc anyway.
     ///

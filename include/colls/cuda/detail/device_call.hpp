@@ -49,7 +49,7 @@ device_call_info make_device_call_info(local_ranks& ranks, const S& s) {
     if (ranks.far())
         info.chunk_bytes = std::min<std::uint64_t>(
             info.chunk_bytes, chunk_for_windows(ranks, m.map, max_element_bytes) * max_element_bytes);
-    info.reachable = ranks.reachable();
+    info.reachable = ranks.reachable();  // where it names shared buffers, of those at the time of a call
     info.scratch_needed = m.map.scratch_needed;
     info.ranks = ranks.size();
     return info;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <colls/cuda/detail/slot_map.hpp>
+#include <colls/cuda/detail/thread_group.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -22,16 +23,28 @@ struct shared_address {
     std::uint32_t unused = 0;
 };
 
-/// The memory of a rank that others reach: all of it (one address space), or a range that they have mapped as region
-/// `exported`.
-struct reachable_memory {
+struct byte_span {
     std::uint64_t begin = 0, bytes = 0;
-    std::int32_t all = 1;
+    constexpr bool has(std::uint64_t address, std::uint64_t length) const {
+        return bytes != 0 && address >= begin && length <= bytes && address - begin <= bytes - length;
+    }
+};
 
-    constexpr shared_address address_of(std::uint64_t address, std::uint64_t length) const {
+/// The memory of a rank that others reach: all of it (one address space), or what they have mapped: a range, as region
+/// `exported`, and the buffers that users share.
+struct reachable_memory {
+    byte_span exported;
+    std::int32_t all = 1;
+    const byte_span* shared = nullptr;  ///< [shared_address::most_shared], empty where there is none; or null
+
+    /// `is_exported`: false of memory that is not exported, wherever it lies.
+    constexpr shared_address address_of(std::uint64_t address, std::uint64_t length, bool is_exported = true) const {
         if (all != 0) return {address, shared_address::absolute, 0};
-        if (address >= begin && address + length <= begin + bytes)
-            return {address - begin, shared_address::exported, 0};
+        if (is_exported && exported.has(address, length))
+            return {address - exported.begin, shared_address::exported, 0};
+        COLLS_ROLLED
+        for (std::uint32_t i = 0; shared != nullptr && i < shared_address::most_shared; ++i)
+            if (shared[i].has(address, length)) return {address - shared[i].begin, shared_address::shared + i, 0};
         return {0, shared_address::hidden, 0};
     }
 };

@@ -201,51 +201,49 @@ public:
             throw_failure(ranks_.front().rank, reason_in(word), peer_in(word), none, none, none);
     }
 
-    /// The memory of this device that other ranks reach.
+    /// The memory of this device that other ranks reach, as kernels are told.
     const reachable_memory& reachable() const { return reachable_; }
     /// How the other ranks reach a buffer of this device. `reached`: it is memory to which peer access leads.
     shared_address address_for_peers(const void* at, std::size_t bytes, bool reached) const {
         const auto address = reinterpret_cast<std::uint64_t>(at);
         if (is_whole()) return {address, shared_address::absolute, 0};
-        if (const shared_address a = reachable_.address_of(address, bytes);
-            reached && a.region != shared_address::hidden)
-            return a;
-        for (std::uint32_t i = 0; i < shared_address::most_shared; ++i)
-            if (const byte_span& s = shared_[i];
-                s.bytes != 0 && address >= s.begin && bytes <= s.bytes && address - s.begin <= s.bytes - bytes)
-                return {address - s.begin, shared_address::shared + i, 0};
-        return {0, shared_address::hidden, 0};
+        reachable_memory m = reachable_;
+        if (!reached) m.all = 0;
+        m.shared = shared_;
+        return m.address_of(address, bytes, reached);
     }
     /// Between processes: the others reach these bytes only, as region `exported`.
     void export_memory(const std::byte* at, std::size_t bytes) {
-        reachable_ = {reinterpret_cast<std::uint64_t>(at), bytes, 0};
+        shared_of_kernels_ = device_memory(device_, sizeof shared_, shared_);
+        reachable_ = {{reinterpret_cast<std::uint64_t>(at), bytes}, 0,
+            reinterpret_cast<const byte_span*>(shared_of_kernels_.data())};
     }
 
     /// Between processes: `bytes` from `at` on are buffer i of those that users share, which this device reaches at
-    /// mapped[r] of rank r; none: nothing is any longer. While no kernel runs.
+    /// mapped[r] of rank r; none: nothing is any longer. While no kernel runs. Throws what the runtime reports.
     void set_shared(std::uint32_t i, const void* at, std::size_t bytes, const std::vector<std::uint64_t>& mapped) {
         const std::size_t each = host_regions_.size() / static_cast<std::size_t>(n_);
         for (std::size_t r = 0; r < mapped.size(); ++r)
             host_regions_[r * each + shared_address::shared + i] = mapped[r];
-        const device_guard there(device_);
-        if (!mapped.empty()) {
-            check(cudaMemcpyAsync(regions_.data(), host_regions_.data(), host_regions_.size() * sizeof(std::uint64_t),
-                      cudaMemcpyHostToDevice, orders_.get()),
-                "cudaMemcpyAsync");
-            check(cudaStreamSynchronize(orders_.get()), "cudaStreamSynchronize");
-        }
         shared_[i] = {reinterpret_cast<std::uint64_t>(at), bytes};
+        const device_guard there(device_);
+        const auto copy = [&](std::byte* to, const void* from, std::size_t size) {
+            check(cudaMemcpyAsync(to, from, size, cudaMemcpyHostToDevice, orders_.get()), "cudaMemcpyAsync");
+        };
+        copy(regions_.data(), host_regions_.data(), host_regions_.size() * sizeof(std::uint64_t));
+        copy(shared_of_kernels_.data(), shared_, sizeof shared_);
+        check(cudaStreamSynchronize(orders_.get()), "cudaStreamSynchronize");
     }
     /// Where this rank's regions begin.
     void tell_regions(std::uint64_t (&begins)[shared_address::most_regions]) const {
-        begins[shared_address::exported] = reachable_.begin;
+        begins[shared_address::exported] = reachable_.exported.begin;
         for (std::uint32_t i = 0; i < shared_address::most_shared; ++i)
             begins[shared_address::shared + i] = shared_[i].begin;
     }
 
     /// The others reach no memory of this device: calls pass all data through the workspaces, which are host memory.
-    void hide_memory() { reachable_ = {~std::uint64_t{0}, 0, 0}; }
-    bool hides_memory() const { return reachable_.all == 0 && reachable_.bytes == 0; }
+    void hide_memory() { reachable_ = {{}, 0, nullptr}; }
+    bool hides_memory() const { return reachable_.all == 0 && reachable_.exported.bytes == 0; }
 
     /// The slot map of a schedule: built, proven and copied to the device at its first use.
     template <class S>
@@ -400,12 +398,10 @@ private:
     double timeout_ = 0;  // seconds
     std::vector<local_rank> ranks_;
     std::vector<std::byte*> host_workspaces_;
-    device_memory workspaces_, regions_, handles_;
+    device_memory workspaces_, regions_, handles_, shared_of_kernels_;
     std::vector<std::uint64_t> host_regions_;  ///< what is in regions_
     reachable_memory reachable_;
-    struct byte_span {
-        std::uint64_t begin = 0, bytes = 0;
-    } shared_[shared_address::most_shared];
+    byte_span shared_[shared_address::most_shared];  ///< and in shared_of_kernels_
     multicast_window multicast_;
     std::vector<std::unique_ptr<stored_slot_map>> maps_;
     device_tables tables_;

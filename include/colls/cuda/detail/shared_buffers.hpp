@@ -186,7 +186,7 @@ public:
     /// Returns when all ranks have ended the buffer. Where one does not, the group is broken.
     void end(std::uint32_t number, buffer_mappings& mapped) noexcept {
         synchronise(ranks_.device());  // no kernel of this rank reads what it has mapped
-        ranks_.set_shared(number, nullptr, 0, {});
+        const bool is_told = forget(number);
         mapped.clear();
         in_use_[number] = false;
         own_ = {1, 1, number, 0, 0, 0, 0, {}, {}};
@@ -199,12 +199,23 @@ public:
             agree();  // no kernels of the others read this rank's memory any more
             if (tells) ranks_.set_refusal("");
             agree();
+            if (!is_told)
+                throw error(errc::peer_failed, "its device was not told of the end of a shared buffer", rank_);
         } catch (const std::exception& e) {
             ranks_.order(failure::aborted, rank_, e.what());
         }
     }
 
 private:
+    /// False where the device fails: its kernels take the buffer for shared.
+    bool forget(std::uint32_t number) noexcept {
+        try {
+            ranks_.set_shared(number, nullptr, 0, {});
+            return true;
+        } catch (const std::exception&) {
+            return false;
+        }
+    }
     /// Throws if a step has failed, or if the ranks do not share, or end, the same buffer.
     void agree() {
         tell();
@@ -340,7 +351,8 @@ inline std::unique_ptr<shared_range> buffer_sharing::share(const void* at, std::
         synchronise(ranks_.device());  // so that no kernel reads the table of regions
         share_steps(at, bytes, made);
     } catch (const error& e) {
-        if (own_.number < shared_address::most_shared) ranks_.set_shared(own_.number, nullptr, 0, {});
+        if (own_.number < shared_address::most_shared && !forget(own_.number))
+            ranks_.order(failure::aborted, rank_, "its device was not told that a buffer is not shared");
         made.reset();
         // The owner may free its memory when no process has it mapped any more.
         if (!disagrees_) try {
