@@ -337,7 +337,7 @@ void without_multicast(int n, const char* reason) {
 
 /// Where groups cannot have it, whatever the devices.
 void elsewhere(int n) {
-    throws(errc::unsupported, "only communicator::of_devices has it", "virtual ranks by the switch",
+    throws(errc::unsupported, "only groups of several devices have it", "virtual ranks by the switch",
         [] { colls::cuda::virtual_ranks(2, options(protocol::multicast)); });
     colls::cuda::options o = options(protocol::multicast);
     o.through_host = true;

@@ -50,7 +50,8 @@ public:
     /// options, no peer access, too little memory): on that rank unsupported, invalid_argument or
     /// peer_failed, on the others peer_failed. Unsupported for more than 72 ranks on a host, or 1024 in all. Cost: four
     /// all_gathers on `host`, and device memory for the workspace (about channels * (scratch_bytes + packet_bytes)) and
-    /// arena_bytes; on several hosts also 4 * far_channels * far_bytes of pinned host memory.
+    /// arena_bytes; on several hosts also 4 * far_channels * far_bytes of pinned host memory. Multicast memory takes
+    /// five all_gathers more.
     template <class Host>
         requires requires(Host& h) {
             h.rank();

@@ -15,7 +15,7 @@ inline constexpr int max_ranks_of_hosts = 1024;
 ///              flag: without fences, at twice the bytes. One hop; a longer all_reduce takes two, in which each rank
 ///              folds a part. Also named packets
 ///   pulled     ranks read what the schedule sends from each other's memory, and wait for counters
-///   multicast  the switch between the devices of one process folds, whatever the schedule (NVLS): options.multicast
+///   multicast  the switch between the devices of a host folds, whatever the schedule (NVLS): options.multicast
 ///   automatic  by the size of the call, from a table that scripts/test-cuda measures (protocol_table.hpp)
 enum class protocol { automatic, eager, pulled, multicast, packets = eager };
 
@@ -33,8 +33,8 @@ struct options {
     /// `pulled`. Barriers are always eager. Calls within kernels are eager or pulled, by small_bytes. Where `multicast`
     /// is taken and the group cannot have multicast memory, the group is refused (unsupported).
     cuda::protocol protocol = protocol::automatic;
-    /// Allows `automatic` to take multicast memory for all_reduce on several devices of one process, where they have
-    /// it: calls that are not eager, of sums and averages of float, double, half and bfloat16, and of sums, averages,
+    /// Allows `automatic` to take multicast memory for all_reduce on several devices of one host, where they have it:
+    /// calls that are not eager, of sums and averages of float, double, half and bfloat16, and of sums, averages,
     /// minima, maxima and bitwise operators of integers of 4 and 8 bytes, in programs compiled for sm_90 or later. The
     /// switch adds floats in an order of its own, so that sums may differ in their last bits from those of the
     /// schedule, and from run to run. Groups without multicast memory, and other calls, take what they take without

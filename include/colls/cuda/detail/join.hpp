@@ -84,10 +84,13 @@ struct process_info {
     process_name process;
     std::uint64_t scratch_bytes, packet_bytes, small_bytes, middle_bytes, chunk_bytes;  ///< of the options
     std::uint64_t far_channels, far_bytes;
+    std::uint64_t window_bytes;  ///< of multicast memory; 0: none is asked for
     cuda::protocol protocol;
     std::uint64_t workspace_bytes, arena_bytes;
     std::uint64_t offset;       ///< of the workspace in the allocation that `memory` names
     cudaIpcMemHandle_t memory;  ///< the workspace, with the arena behind it
+    std::uint64_t granule;      ///< of multicast memory
+    std::uint64_t socket;       ///< where it is handed out
     char why[320];
 };
 
@@ -105,6 +108,16 @@ inline bool enable_peer_access(int from, int to, int a) {
     check(code, "cudaDeviceEnablePeerAccess", a);
     return true;
 }
+
+/// Bytes of a channel's window of multicast memory; 0: a group of n asks for none.
+inline std::uint64_t window_bytes_of(const options& o, std::size_t n) {
+    const bool asks =
+        o.protocol == cuda::protocol::multicast || (o.multicast && o.protocol == cuda::protocol::automatic);
+    if (n < 2 || !asks) return 0;
+    return (std::clamp<std::uint64_t>(o.multicast_bytes, 1, 1 << 30) + 127) / 128 * 128;
+}
+inline constexpr const char* without_multicast =
+    "options.protocol is multicast, and the group has no multicast memory: ";
 
 /// How one process joins a group, step by step.
 template <class Host>
@@ -131,17 +144,13 @@ public:
         exchange();
         attempt([&] { connect(memory); });
         exchange();  // every workspace is ready before any rank's kernel accesses it
+        make_multicast();
         if (far_) reach_other_hosts();
         return std::move(joined_);
     }
 
 private:
     void describe() {
-        if (o_.protocol == cuda::protocol::multicast)
-            throw error(errc::unsupported,
-                "options.protocol is multicast, and between processes there is no multicast memory: only "
-                "communicator::of_devices has it",
-                rank_);
         int devices = 0;
         check(cudaGetDeviceCount(&devices), "cudaGetDeviceCount", rank_);
         if (device_ < 0 || device_ >= devices)
@@ -162,6 +171,7 @@ private:
         own_.protocol = o_.protocol;
         own_.far_channels = static_cast<std::uint64_t>(o_.far_channels);
         own_.far_bytes = o_.far_bytes;
+        own_.window_bytes = window_bytes_of(o_, all_.size());
         if (o_.far_channels < 1 || o_.far_channels > most_far_channels)
             throw error(errc::invalid_argument,
                 (error_text() << "options.far_channels is " << o_.far_channels << ", and must be 1 to "
@@ -183,12 +193,13 @@ private:
             if (p.scratch_bytes != own_.scratch_bytes || p.packet_bytes != own_.packet_bytes ||
                 p.small_bytes != own_.small_bytes || p.middle_bytes != own_.middle_bytes ||
                 p.chunk_bytes != own_.chunk_bytes || p.protocol != own_.protocol ||
-                p.far_channels != own_.far_channels || p.far_bytes != own_.far_bytes)
+                p.far_channels != own_.far_channels || p.far_bytes != own_.far_bytes ||
+                p.window_bytes != own_.window_bytes)
                 throw error(errc::invalid_argument,
                     (error_text() << "rank " << r << " has different options than rank " << rank_
                                   << ": scratch_bytes, packet_bytes, small_bytes, middle_bytes, chunk_bytes, "
-                                     "far_channels, far_bytes "
-                                     "and protocol are the same on all ranks")
+                                     "far_channels, far_bytes, multicast, multicast_bytes and protocol are the same "
+                                     "on all ranks")
                         .text(),
                     rank_, r);
         }
@@ -284,6 +295,57 @@ private:
                 why << v1::detail::report_in(p);
                 return true;
             });
+    }
+
+    /// Multicast memory, where the options ask for it: of all ranks, or, where one has none, of no rank.
+    void make_multicast() {
+        if (own_.window_bytes == 0) return;
+        const bool must = o_.protocol == cuda::protocol::multicast;
+        const auto succeeds = [&](const auto& step) {
+            attempt([&] {
+                try {
+                    step();
+                } catch (const error& e) {
+                    if (!must) throw;
+                    throw error(
+                        errc::unsupported, (error_text() << without_multicast << v1::detail::quoted(e.what())).text());
+                }
+            });
+            tell();
+            if (must) throw_if_failed();
+            return std::all_of(all_.begin(), all_.end(), [](const process_info& p) { return p.succeeded != 0; });
+        };
+        const std::uint64_t bytes = own_.window_bytes * static_cast<std::uint64_t>(joined_.ranks->sizes().channels);
+        const double timeout = v1::detail::environment::read().timeout;
+        const auto check = [&] { joined_.ranks->throw_if_failed(); };
+        std::unique_ptr<multicast_memory> m;
+        v1::detail::descriptor file;
+        std::uint64_t granule = 0;
+        const bool is_made = succeeds([&] {
+            if (far_) throw error(errc::unsupported, "its ranks are on several hosts");
+            for (int r = 0; r < n_; ++r)
+                if (r != rank_ && of(r).uuid == own_.uuid)
+                    throw error(errc::unsupported,
+                        (error_text() << "ranks " << r << " and " << rank_ << " share a device").text());
+            m = std::make_unique<multicast_memory>(all_.size(), std::vector<int>{device_});
+            own_.granule = m->granule(bytes);
+        }) && succeeds([&] {
+            for (const process_info& p : all_) granule = std::max(granule, p.granule);
+            if (rank_ != 0) return;
+            m->create(bytes, granule);
+            file = v1::detail::descriptor(m->exported());
+            own_.socket = v1::detail::new_socket_number(rank_);
+        }) && succeeds([&] {
+            if (rank_ == 0)
+                v1::detail::hand_out(of(0).socket, file.get(), n_ - 1, timeout, rank_, check);
+            else
+                m->import(v1::detail::fetch(of(0).socket, timeout, rank_, 0, check).get(), bytes, granule);
+            m->add();
+        }) && succeeds([&] { m->bind(); }) &&
+                             succeeds([&] { m->map(); });
+        if (!is_made) return;
+        joined_.ranks->set_multicast({m->of(0), m->all(), own_.window_bytes});
+        joined_.memory->multicast = std::move(m);
     }
 
     // Ranks on other hosts.
@@ -398,19 +460,15 @@ joined_rank join_processes(Host& host, int device, const options& o) {
 /// `reached`: the devices reach each other's memory. Throws unsupported.
 inline std::unique_ptr<multicast_memory> make_multicast(
     const std::vector<int>& devices, const options& o, std::uint64_t bytes, bool reached) {
-    const bool must = o.protocol == cuda::protocol::multicast;
-    if (devices.size() < 2 || !(must || (o.multicast && o.protocol == cuda::protocol::automatic))) return nullptr;
+    if (bytes == 0) return nullptr;
     try {
         if (!reached) throw error(errc::unsupported, "the group's data go through host memory");
         return std::make_unique<multicast_memory>(devices, bytes);
     } catch (const error& e) {
-        if (!must) return nullptr;
-        throw error(errc::unsupported,
-            (error_text()
-                << "colls: cuda::communicator::of_devices: options.protocol is multicast, and the group has no "
-                   "multicast memory: "
-                << v1::detail::quoted(e.what()))
-                .text());
+        if (o.protocol != cuda::protocol::multicast) return nullptr;
+        throw error(errc::unsupported, (error_text() << "colls: cuda::communicator::of_devices: " << without_multicast
+                                                     << v1::detail::quoted(e.what()))
+                                           .text());
     }
 }
 
@@ -452,7 +510,7 @@ inline std::vector<joined_rank> join_devices(const std::vector<int>& devices, co
             workspaces.push_back(memory->owned.emplace_back(device, bytes).data());
         }
     }
-    const std::uint64_t window = (std::clamp<std::uint64_t>(o.multicast_bytes, 1, 1 << 30) + 127) / 128 * 128;
+    const std::uint64_t window = window_bytes_of(o, devices.size());
     memory->multicast = make_multicast(devices, o, window * static_cast<std::uint64_t>(channels), !through_host);
     for (const joined_rank& j : all) {
         if (memory->multicast)

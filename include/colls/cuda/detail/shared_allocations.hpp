@@ -20,7 +20,7 @@ struct shared_allocations {
     std::vector<device_memory> owned;
     std::vector<pinned_memory> pinned;            ///< instead, where devices do not reach each other's memory
     std::vector<int> devices;                     ///< whose kernels access it, beside those of `owned`
-    std::unique_ptr<multicast_memory> multicast;  ///< of all devices, where it was asked for and is there
+    std::unique_ptr<multicast_memory> multicast;  ///< where it was asked for and is there
     std::vector<void*> mapped;                    ///< memory of other processes, opened by CUDA IPC
     std::function<void()> synchronise_processes;  ///< a barrier over all processes; throws if one does not come
     std::shared_ptr<device_arena> arena;          ///< of owned memory that other processes have mapped
@@ -35,6 +35,7 @@ struct shared_allocations {
                 synchronise_processes();
             } catch (const std::exception&) {  // a process is late or dead, and its kernel may still be running
                 for (device_memory& m : owned) m.leak();
+                static_cast<void>(multicast.release());
             }
     }
 };

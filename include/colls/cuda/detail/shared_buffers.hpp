@@ -11,7 +11,6 @@
 #include <colls/cuda/detail/local_ranks.hpp>
 #include <colls/detail/support/environment.hpp>
 
-#include <sys/random.h>
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -300,8 +299,7 @@ inline void buffer_sharing::share_steps(const void* at, std::size_t bytes, std::
         own_.pieces = static_cast<std::uint32_t>(own.pieces.size());
         own_.files = static_cast<std::uint32_t>(files.size());
         own_.offset = own.offset;
-        if (getrandom(&own_.socket, sizeof own_.socket, 0) != sizeof own_.socket)
-            throw error(errc::unsupported, "getrandom failed", rank_);
+        own_.socket = v1::detail::new_socket_number(rank_);
     });
     agree();
     attempt([&] {

@@ -31,7 +31,7 @@ inline virtual_group make_virtual_group(int n, const options& o) {
     if (o.protocol == protocol::multicast)
         throw error(errc::unsupported,
             "colls: cuda::virtual_ranks: options.protocol is multicast, and one device has no multicast memory: only "
-            "communicator::of_devices has it");
+            "groups of several devices have it");
     virtual_group group;
     group.ranks = std::make_unique<local_ranks>(n, device, channels, o);
     const std::size_t each = static_cast<std::size_t>(group.ranks->sizes().bytes() + 127) / 128 * 128;

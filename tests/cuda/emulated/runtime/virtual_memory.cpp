@@ -2,7 +2,8 @@
 // cudaGetDriverEntryPoint hands out of them.
 //
 // A handle of memory is mapped once, whole, and before the multicast object that it is bound to; other uses stop the
-// program, as they are not emulated. Memory is a file, which another process maps, too.
+// program, as they are not emulated. Memory is a file, which another process maps, too; so is what processes know of a
+// multicast object.
 #include "runtime.hpp"
 
 #include <cuda.h>
@@ -11,8 +12,10 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <set>
@@ -25,18 +28,42 @@ namespace {
 
 constexpr std::size_t granule = std::size_t{2} << 20;
 
+/// What all processes know of a multicast object; it begins with zeros.
+struct shared_team {
+    struct member {
+        std::atomic<int> is_added;
+        std::atomic<int> process;  ///< whose memory is bound; 0: none
+        int file;                  ///< of that memory
+        ino_t number;
+    };
+    unsigned devices;
+    std::size_t bytes;
+    member of[64];  ///< by the number of the device on the machine
+
+    unsigned added() const {
+        unsigned n = 0;
+        for (const member& m : of) n += m.is_added.load() != 0;
+        return n;
+    }
+};
+/// Memory of another process that a multicast object maps.
+struct foreign_memory {
+    void* at;
+    std::size_t bytes;
+};
+
 /// Memory of a device, or a multicast object.
 struct object {
     std::size_t bytes = 0;
-    int device = -1;                          ///< of memory: its number on the machine, if it is imported
-    int file = -1;                            ///< of memory
-    bool imported = false;                    ///< from another process
-    CUmemAllocationProp properties{};         ///< of memory
-    unsigned team = 0;                        ///< devices of a multicast object; 0: memory
-    std::set<int> added;                      ///< those that are there
-    std::map<int, unsigned long long> bound;  ///< memory of each
-    int uses = 0;                             ///< mappings and bindings, which outlive its handle
-    int holders = 1;                          ///< handles that the program has not released
+    int device = -1;        ///< of memory: its number on the machine, if it is imported
+    int file = -1;          ///< of memory, or of the team
+    bool imported = false;  ///< from another process
+    CUmemAllocationProp properties{};
+    shared_team* team = nullptr;              ///< of a multicast object; null: memory
+    std::map<int, unsigned long long> bound;  ///< memory of this process's devices
+    std::vector<foreign_memory> foreign;
+    int uses = 0;     ///< mappings and bindings, which outlive its handle
+    int holders = 1;  ///< handles that the program has not released
     bool was_mapped = false;
     CUdeviceptr at = 0;  ///< where it is mapped; 0: nowhere
 };
@@ -45,7 +72,7 @@ struct mapping {
     std::set<int> access;
 };
 const char* kind_of(const object& o) {
-    return o.team != 0  ? "multicast objects"
+    return o.team       ? "multicast objects"
            : o.imported ? "memory of cuMemImportFromShareableHandle"
                         : "memory of cuMemCreate";
 }
@@ -88,8 +115,12 @@ struct books {
         const object& o = objects[handle];
         if (o.holders > 0 || o.uses > 0) return;
         count_live(kind_of(o), -1);
-        if (o.file >= 0) close(o.file);
         const std::map<int, unsigned long long> bound = o.bound;  // what it still binds is unbound with it
+        if (o.team) {
+            for (const auto& [device, memory] : bound) o.team->of[physical_device(device)].process = 0;
+            munmap(o.team, sizeof *o.team);
+        }
+        if (o.file >= 0) close(o.file);
         objects.erase(handle);
         for (const auto& [device, memory] : bound) {
             --objects[memory].uses;
@@ -110,6 +141,19 @@ bool has_multicast() { return setting("EMULATED_MULTICAST", 1) != 0; }
 bool has_fabric() { return setting("EMULATED_FABRIC", 1) != 0; }
 constexpr unsigned exportable = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC;
 bool is_whole(std::size_t bytes) { return bytes > 0 && bytes % granule == 0; }
+/// The memory that another process has opened as that number; -1: it is closed, or another one.
+int opened_of(int process, int file, ino_t number) {
+    const std::string path = "/proc/" + std::to_string(process) + "/fd/" + std::to_string(file);
+    const int own = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    struct stat s{};
+    if (own >= 0 && (fstat(own, &s) != 0 || s.st_ino != number)) return close(own), -1;
+    return own;
+}
+/// A multicast object's file, mapped. Null where that fails.
+shared_team* team_in(int file) {
+    void* const at = mmap(nullptr, sizeof(shared_team), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    return at == MAP_FAILED ? nullptr : static_cast<shared_team*>(at);
+}
 /// As calls do that change the memory map.
 void wait_for_all_kernels(const char* call) {
     for (int d = 0; d < device_count(); ++d) wait_for_kernels(d, call);
@@ -147,13 +191,20 @@ CUresult multicast_granularity(std::size_t* bytes, const CUmulticastObjectProp* 
 CUresult multicast_create(CUmemGenericAllocationHandle* handle, const CUmulticastObjectProp* p) {
     EMULATED_DRIVER_CALL("cuMulticastCreate")
     if (!has_multicast()) return CUDA_ERROR_NOT_SUPPORTED;
-    if (p->numDevices == 0 || static_cast<int>(p->numDevices) > device_count() || !is_whole(p->size) || p->flags != 0)
+    if (p->numDevices == 0 || static_cast<int>(p->numDevices) > setting("EMULATED_DEVICES", 1) || !is_whole(p->size) ||
+        p->flags != 0 || (p->handleTypes & ~exportable) != 0)
         return CUDA_ERROR_INVALID_VALUE;
+    object o;
+    o.file = memfd_create("emulated-multicast", MFD_CLOEXEC);
+    if (o.file < 0) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (ftruncate(o.file, sizeof(shared_team)) != 0 || !(o.team = team_in(o.file)))
+        return close(o.file), CUDA_ERROR_OUT_OF_MEMORY;
+    o.bytes = o.team->bytes = p->size;
+    o.team->devices = p->numDevices;
+    o.properties.requestedHandleTypes = static_cast<CUmemAllocationHandleType>(p->handleTypes);
     books& b = all();
     const std::lock_guard lock(b.mutex);
-    object& o = b.objects[*handle = ++b.last];
-    o.bytes = p->size;
-    o.team = p->numDevices;
+    b.objects[*handle = ++b.last] = o;
     count_live("multicast objects", 1);
     return CUDA_SUCCESS;
 }
@@ -162,8 +213,9 @@ CUresult multicast_add_device(CUmemGenericAllocationHandle handle, CUdevice devi
     books& b = all();
     const std::lock_guard lock(b.mutex);
     object* const o = b.held(handle);
-    if (o == nullptr || o->team == 0 || o->added.size() == o->team) return CUDA_ERROR_INVALID_VALUE;
-    if (!is_device(device) || !o->added.insert(device).second) return CUDA_ERROR_INVALID_DEVICE;
+    if (o == nullptr || !o->team || o->team->added() == o->team->devices) return CUDA_ERROR_INVALID_VALUE;
+    if (!is_device(device) || o->team->of[physical_device(device)].is_added.exchange(1) != 0)
+        return CUDA_ERROR_INVALID_DEVICE;
     return CUDA_SUCCESS;
 }
 CUresult multicast_bind(CUmemGenericAllocationHandle handle, std::size_t offset, CUmemGenericAllocationHandle memory,
@@ -172,15 +224,22 @@ CUresult multicast_bind(CUmemGenericAllocationHandle handle, std::size_t offset,
     books& b = all();
     const std::lock_guard lock(b.mutex);
     object *const o = b.held(handle), *const m = b.held(memory);
-    if (o == nullptr || m == nullptr || o->team == 0 || m->team != 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (o == nullptr || m == nullptr || !o->team || m->team || m->imported || flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
     if (offset % granule != 0 || memory_offset % granule != 0 || !is_whole(bytes) || offset + bytes > o->bytes ||
         memory_offset + bytes > m->bytes)
         return CUDA_ERROR_INVALID_VALUE;
-    if (o->added.size() < o->team) return CUDA_ERROR_ILLEGAL_STATE;  // all devices come first
-    if (!o->added.contains(m->device) || o->bound.contains(m->device)) return CUDA_ERROR_INVALID_DEVICE;
+    if (o->team->added() < o->team->devices) return CUDA_ERROR_ILLEGAL_STATE;  // all devices come first
+    shared_team::member& there = o->team->of[physical_device(m->device)];
+    if (there.is_added == 0 || there.process != 0) return CUDA_ERROR_INVALID_DEVICE;
     if (offset != 0 || memory_offset != 0 || bytes != o->bytes || bytes != m->bytes)
         stop("cuMulticastBindMem: to bind a part of an object is not emulated");
     o->bound[m->device] = memory;
+    struct stat s{};
+    fstat(m->file, &s);
+    there.file = m->file;
+    there.number = s.st_ino;
+    there.process = getpid();
     ++m->uses;
     return CUDA_SUCCESS;
 }
@@ -195,6 +254,7 @@ CUresult multicast_unbind(CUmemGenericAllocationHandle handle, CUdevice device, 
     if (o->at != 0) stop("cuMulticastUnbind: the multicast object is mapped: that is not emulated");
     const unsigned long long memory = i->second;
     o->bound.erase(i);
+    o->team->of[physical_device(device)].process = 0;
     --b.find(memory)->uses;
     b.end_if_unused(memory);
     return CUDA_SUCCESS;
@@ -246,7 +306,7 @@ CUresult memory_properties(CUmemAllocationProp* p, CUmemGenericAllocationHandle 
     books& b = all();
     const std::lock_guard lock(b.mutex);
     const object* const o = b.held(handle);
-    if (o == nullptr || o->team != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (o == nullptr || o->team) return CUDA_ERROR_INVALID_VALUE;
     *p = o->properties;
     return CUDA_SUCCESS;
 }
@@ -256,7 +316,7 @@ CUresult memory_export(
     books& b = all();
     const std::lock_guard lock(b.mutex);
     const object* const o = b.held(handle);
-    if (o == nullptr || o->team != 0 || flags != 0 || (type != 1 && type != CU_MEM_HANDLE_TYPE_FABRIC) ||
+    if (o == nullptr || flags != 0 || (type != 1 && type != CU_MEM_HANDLE_TYPE_FABRIC) ||
         (o->properties.requestedHandleTypes & type) == 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (type == CU_MEM_HANDLE_TYPE_FABRIC) {
@@ -280,9 +340,7 @@ CUresult memory_import(CUmemGenericAllocationHandle* handle, void* from, CUmemAl
     if (type == CU_MEM_HANDLE_TYPE_FABRIC) {
         fabric_handle h{};
         std::memcpy(&h, from, sizeof h);
-        const std::string path = "/proc/" + std::to_string(h.process) + "/fd/" + std::to_string(h.file);
-        file = open(path.c_str(), O_RDWR | O_CLOEXEC);
-        if (file >= 0 && fstat(file, &s) == 0 && s.st_ino != h.number) return close(file), CUDA_ERROR_INVALID_HANDLE;
+        file = opened_of(h.process, h.file, h.number);
     } else if (type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
         file = fcntl(static_cast<int>(reinterpret_cast<std::intptr_t>(from)), F_DUPFD_CLOEXEC, 0);
     }
@@ -290,11 +348,13 @@ CUresult memory_import(CUmemGenericAllocationHandle* handle, void* from, CUmemAl
     object o;
     if (file < 0 || fstat(file, &s) != 0 ||
         readlink(("/proc/self/fd/" + std::to_string(file)).c_str(), name, sizeof name - 1) < 0 ||
-        std::sscanf(name, "/memfd:emulated-memory-%d", &o.device) != 1) {
+        (std::string_view(name).starts_with("/memfd:emulated-multicast")
+                ? !(o.team = team_in(file))
+                : std::sscanf(name, "/memfd:emulated-memory-%d", &o.device) != 1)) {
         if (file >= 0) close(file);
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    o.bytes = static_cast<std::size_t>(s.st_size);
+    o.bytes = o.team ? o.team->bytes : static_cast<std::size_t>(s.st_size);
     o.file = file;
     o.imported = true;
     o.properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -360,14 +420,37 @@ CUresult memory_map(CUdeviceptr at, std::size_t bytes, std::size_t offset, CUmem
         return CUDA_ERROR_INVALID_VALUE;
     if (o->was_mapped || offset != 0 || bytes != o->bytes)
         stop("cuMemMap: to map an object twice, or a part of it, is not emulated");
-    if (o->team != 0)
-        for (const int d : o->added)
-            if (!o->bound.contains(d) || b.find(o->bound[d])->at == 0)
-                stop("cuMemMap: a multicast object that has no memory, mapped before, on each device is not emulated");
+    if (o->team) {
+        for (const shared_team::member& m : o->team->of)
+            if (m.is_added != 0 && m.process == 0)
+                stop("cuMemMap: a multicast object that has no memory on each device is not emulated");
+        for (const auto& [device, memory] : o->bound)
+            if (b.find(memory)->at == 0)
+                stop("cuMemMap: a multicast object whose memory is not mapped before is not emulated");
+    }
     o->at = at;
     o->was_mapped = true;
     ++o->uses;
     b.mapped[at].of = handle;
+    return CUDA_SUCCESS;
+}
+/// Maps the memory that other processes have bound; adds it to `copies`.
+CUresult map_foreign(object& o, std::vector<void*>& copies) {
+    const std::vector<void*> own = copies;
+    for (int d = 0; d < static_cast<int>(std::size(o.team->of)); ++d) {
+        const shared_team::member& m = o.team->of[d];
+        if (m.process == 0 || m.process == getpid()) continue;
+        const int file = opened_of(m.process, m.file, m.number);
+        void* const at = mmap(nullptr, o.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        if (file >= 0) close(file);
+        if (at == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+        add_allocation(at, o.bytes, d, memory_kind::mapped);
+        share_allocation(at);
+        o.foreign.push_back({at, o.bytes});
+        copies.push_back(at);
+    }
+    if (!o.foreign.empty())
+        for (void* const at : own) share_allocation(at);
     return CUDA_SUCCESS;
 }
 CUresult memory_set_access(CUdeviceptr at, std::size_t bytes, const CUmemAccessDesc* access, std::size_t count) {
@@ -391,12 +474,13 @@ CUresult memory_set_access(CUdeviceptr at, std::size_t bytes, const CUmemAccessD
             object& o = *b.find(m.of);
             if (!m.access.empty()) stop("cuMemSetAccess: a second one for the same range is not emulated");
             void* const memory = reinterpret_cast<void*>(piece);
-            if (o.team != 0) {
+            if (o.team) {
                 for (const int d : devices)
-                    if (!o.added.contains(d)) return CUDA_ERROR_INVALID_DEVICE;
+                    if (o.team->of[physical_device(d)].is_added == 0) return CUDA_ERROR_INVALID_DEVICE;
                 std::vector<void*> copies;
                 for (const auto& [device, bound] : o.bound)
                     copies.push_back(reinterpret_cast<void*>(b.find(bound)->at));
+                if (const CUresult e = map_foreign(o, copies); e != CUDA_SUCCESS) return e;
                 add_multicast(memory, o.bytes, copies);
             } else {
                 if (!o.imported && !devices.contains(o.device))
@@ -426,6 +510,11 @@ CUresult memory_unmap(CUdeviceptr at, std::size_t bytes) {
         object& o = *b.find(handle);
         if (!i->second.access.empty()) remove_allocation(reinterpret_cast<void*>(piece));
         unmap_for_good(reinterpret_cast<void*>(piece), o.bytes);
+        for (const foreign_memory& f : o.foreign) {
+            remove_allocation(f.at);
+            unmap_for_good(f.at, f.bytes);
+        }
+        o.foreign.clear();
         b.mapped.erase(i);
         o.at = 0;
         --o.uses;
