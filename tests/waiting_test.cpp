@@ -12,6 +12,7 @@
 #include <sched.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -262,6 +263,19 @@ TEST_CASE("wait policy: a rank that shares its core yields at once, until it has
     }
 }
 
+TEST_CASE("wait policy: a rank does not move from core to core all the time", "[wait]") {
+    wait_policy p(false, false);
+    CHECK(p.moves(100));
+    CHECK(!p.moves(100));
+    double now = 100, pause = wait_policy::first_pause;
+    for (int i = 0; i < 10; ++i) {
+        CHECK(!p.moves(now + 0.9 * pause));
+        now += 1.1 * pause;
+        CHECK(p.moves(now));
+        pause = std::min(2 * pause, wait_policy::longest_pause);
+    }
+}
+
 TEST_CASE("wait policy: a yield that lost the core to another program makes ranks sleep instead", "[wait]") {
     wait_policy p(false, false);
     const auto sleeps = [&] {
@@ -311,10 +325,17 @@ TEST_CASE("wait policy: spins adapt to what waits took", "[wait]") {
     }
 }
 
+/// Gives the thread its affinity back: one of them is the program's.
+struct kept_affinity {
+    const colls::detail::affinity of{};
+    ~kept_affinity() { of.apply(); }
+};
+
 TEST_CASE("waiting: ranks on one core tell each other, and withdraw it when they leave", "[wait]") {
     if (colls::detail::cores() < 2) return;  // they outnumber the cores, and need not ask
     std::atomic<int> shared{0}, left{0};
     colls::threads::run(2, [&](colls::communicator& comm) {
+        const kept_affinity kept;
         cpu_set_t set;
         CPU_ZERO(&set);
         const int core = sched_getcpu();
@@ -362,6 +383,44 @@ TEST_CASE("waiting: a rank that has left a core that it has told says so in its 
     });
     CHECK(silent == 2);
     CHECK(corrected == 2);
+}
+
+TEST_CASE("waiting: of two ranks on a core the higher one moves, and may run where it could before", "[wait]") {
+    if (colls::detail::cores() < 2) return;  // they outnumber the cores, and stay
+    enum case_of : int { higher, lower, bound };
+    for (const int which : {higher, lower, bound}) {
+        std::atomic<int> asked{-1}, moved{-1}, same_cores{-1}, over{0};
+        colls::threads::run(2, [&](colls::communicator& comm) {
+            if (comm.rank() != (which == lower ? 0 : 1)) {
+                while (over == 0) std::this_thread::yield();
+                return;
+            }
+            const kept_affinity kept;
+            colls::detail::affinity one;
+            const auto here = static_cast<std::uint16_t>(sched_getcpu() + 1);
+            for (int c = 0; c < 8 * CPU_SETSIZE; ++c)
+                if (c + 1 != here) one.remove(c);
+            one.apply();
+            if (which != bound) kept.of.apply();
+            const colls::detail::affinity before;
+            colls::detail::rank_context& self = comm.context();
+            self.waits = wait_policy(false, false);
+            // The other rank, which is not in a call, seems to be here, too.
+            self.memory.core(1 - comm.rank()).store(here, std::memory_order_relaxed);
+            colls::detail::backoff wait(self);
+            for (unsigned i = 0; i < wait_policy::unasked + 1; ++i) wait({});
+            asked = !self.waits.moves(0);
+            moved = self.memory.core(comm.rank()).load(std::memory_order_relaxed) != here;
+            const colls::detail::affinity after;
+            same_cores = CPU_EQUAL_S(sizeof after.set, after.set, before.set);
+            over = 1;
+        });
+        INFO(which);
+        CHECK(asked == (which != lower));
+        if (which == higher) CHECK(moved == 1);
+        if (which == bound) CHECK(moved == 0);
+        CHECK(same_cores == 1);
+    }
 }
 
 TEST_CASE("waiting: the next waits of a rank are as long as its last ones took", "[wait]") {

@@ -21,6 +21,8 @@ import argparse
 import collections
 import os
 import re
+import resource
+import signal
 import subprocess
 import sys
 
@@ -178,13 +180,20 @@ def combined(text, all_places):
     return "\n".join(lines)
 
 
+def limit():
+    """Of processor time: a run takes 2 s of it, and how long it waits for a processor says nothing."""
+    resource.setrlimit(resource.RLIMIT_CPU, (40, 41))
+
+
 def failure(program, mutant, seeds):
     """How a run with one of these seeds fails; None if none does."""
     for seed in seeds:
         try:
-            done = subprocess.run([program], capture_output=True, text=True, check=False, timeout=60,
+            done = subprocess.run([program], capture_output=True, text=True, check=False, timeout=600, preexec_fn=limit,
                                   env={**os.environ, "EMULATED_SEED": seed, "EMULATED_MUTANT": str(mutant)})
         except subprocess.TimeoutExpired:
+            return f"seed {seed}: does not end, and waits"
+        if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
             return f"seed {seed}: does not end"
         if done.returncode != 0:
             message = (done.stderr + done.stdout).strip().split("\n")

@@ -6,6 +6,7 @@
 #include <colls/detail/group/mismatch.hpp>
 #include <colls/detail/group/progress.hpp>
 #include <colls/detail/group/sleeper.hpp>
+#include <colls/detail/support/cores.hpp>
 
 #include <sched.h>
 
@@ -58,7 +59,10 @@ private:
     [[gnu::noinline]] void step(const wait_site& at) {
         wait_policy& policy = self_->waits;
         if (policy.asks(spins_)) {
-            limit_ = policy.more_spins(spins_, shares_core());
+            const int beside = rank_on_core();
+            // Of two ranks on a core the higher one moves.
+            if (beside != none && beside < self_->rank && policy.moves(seconds_now())) move_to_free_core();
+            limit_ = policy.more_spins(spins_, beside != none);
             if (spins_ < limit_) return;
         }
         if (++steps_ % 16 == 0) look(at);
@@ -105,16 +109,26 @@ private:
         const auto core = static_cast<std::uint16_t>(sched_getcpu() + 1);
         if (core != said) own.store(core, std::memory_order_relaxed);
     }
-    /// Publishes the core that this rank is on, and looks whether another rank is there. Relaxed: a core that has just
-    /// changed only makes this wait spin, or yield, for longer.
-    bool shares_core() {
+    /// Publishes the core that this rank is on, and returns the lowest other rank that is there; none: it has the core
+    /// for itself, or the system does not say. Relaxed: a core that has just changed only makes this wait spin, or
+    /// yield, for longer.
+    int rank_on_core() {
         const auto core = static_cast<std::uint16_t>(sched_getcpu() + 1);
-        if (core == 0) return false;  // the system does not say
+        if (core == 0) return none;
         std::atomic<std::uint16_t>& own = self_->memory.core(self_->rank);
         if (own.load(std::memory_order_relaxed) != core) own.store(core, std::memory_order_relaxed);
         for (int r = 0; r < self_->size; ++r)
-            if (r != self_->rank && self_->memory.core(r).load(std::memory_order_relaxed) == core) return true;
-        return false;
+            if (r != self_->rank && self_->memory.core(r).load(std::memory_order_relaxed) == core) return r;
+        return none;
+    }
+    /// The system may leave two ranks on a core, also while another one is free, or has one other program to run.
+    [[gnu::cold, gnu::noinline]] void move_to_free_core() {
+        affinity set;
+        const affinity whole = set;
+        for (int r = 0; r < self_->size; ++r) set.remove(self_->memory.core(r).load(std::memory_order_relaxed) - 1);
+        if (set.count == 0 || set.count == whole.count || !set.apply()) return;
+        whole.apply();
+        correct_core();
     }
 
     [[gnu::cold, gnu::noinline]] void look(const wait_site& at) {

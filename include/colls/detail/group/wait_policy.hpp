@@ -32,6 +32,8 @@ public:
     /// Yields on a shared core before one sleep: the system chooses a core for a rank that wakes, and an idle one if
     /// there is one; two ranks that yield to each other it may leave where they are.
     static constexpr unsigned first_streak = 1024, longest_streak = 65536;
+    /// Seconds between moves to another core.
+    static constexpr double first_pause = 4e-3, longest_pause = 64e-3;
 
     wait_policy() = default;
     /// `at_once`: where a peer wakes it, it sleeps without yielding before.
@@ -60,6 +62,14 @@ public:
         streak_limit_ = first_streak;
         const unsigned next = spun < unasked ? unasked : 2 * spun;
         return next < spins_ ? next : spins_;
+    }
+    /// A rank finds another one on its core, at that time in seconds. Does it move to a core without ranks, if there is
+    /// one? Not soon again, since the system may bring it back.
+    bool moves(double now) {
+        if (now < moves_next_) return false;
+        moves_next_ = now + moves_pause_;
+        if (moves_pause_ < longest_pause) moves_pause_ *= 2;
+        return true;
     }
     /// After the last spin. `waited`: seconds of this wait. `serves`: another library works between two looks, whose
     /// peers wait for it. It sleeps then only where a rank may want the core, and rests only after several looks, since
@@ -124,6 +134,7 @@ private:
     unsigned sleeps_ = 0;              ///< that are left instead of yields
     unsigned sleeps_next_ = first_sleeps;
     unsigned streak_ = 0, streak_limit_ = first_streak;
+    double moves_next_ = 0, moves_pause_ = first_pause;
 };
 
 }  // namespace colls::inline v1::detail

@@ -98,6 +98,13 @@ struct affinity {
         for (cpu_set_t& part : set) CPU_ZERO(&part);
         if (sched_getaffinity(0, sizeof set, set) == 0) count = CPU_COUNT_S(sizeof set, set);
     }
+    void remove(int core) {
+        if (core < 0 || !CPU_ISSET_S(static_cast<std::size_t>(core), sizeof set, set)) return;
+        CPU_CLR_S(static_cast<std::size_t>(core), sizeof set, set);
+        --count;
+    }
+    /// Makes it that of the calling thread, which moves if its core is not among them. False: the system refuses.
+    bool apply() const { return sched_setaffinity(0, sizeof set, set) == 0; }
 };
 
 /// Processes of the job on this host; 0: no launcher says it.
