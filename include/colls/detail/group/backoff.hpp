@@ -6,9 +6,7 @@
 #include <colls/detail/group/mismatch.hpp>
 #include <colls/detail/group/progress.hpp>
 #include <colls/detail/group/sleeper.hpp>
-#include <colls/detail/support/cores.hpp>
-
-#include <sched.h>
+#include <colls/detail/support/affinity.hpp>
 
 namespace colls::inline v1::detail {
 
