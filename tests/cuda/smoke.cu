@@ -9,6 +9,9 @@
 #include <colls/schedules/ring.hpp>
 #include <colls/transports/cuda.hpp>
 
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -659,6 +662,96 @@ void between_devices() {
     }
 }
 
+/// What two processes tell each other: one value each, in order.
+template <class X>
+X told(int socket, const X& own) {
+    X theirs{};
+    if (send(socket, &own, sizeof own, MSG_NOSIGNAL) != sizeof own ||
+        recv(socket, &theirs, sizeof theirs, MSG_WAITALL) != sizeof theirs)
+        throw colls::error(colls::errc::peer_failed, "the other process has ended");
+    return theirs;
+}
+
+/// One of two processes: the same between them, in memory of the one and then of the other, through CUDA IPC. On one
+/// device their kernels take turns, so that each wait is a slice of time.
+void between_processes_as(int self, int socket) {
+    int devices = 0;
+    check(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
+    const int device = self % devices;
+    check(cudaSetDevice(device), "cudaSetDevice");
+    load(message_passing, packets, buffering);
+    constexpr int pairs = 4, quads = 512;
+    int rounds = devices > 1 ? 1000 : 20, length = quads, side = self + 1;
+    struct shared_words {
+        quad data[pairs * quads];
+        packet there[pairs * threads], back[pairs * threads];
+        line flags[pairs], acknowledged[pairs], x[2][pairs * threads], y[2][pairs * threads], seen[2][pairs * threads],
+            meetings[2][2 * pairs];
+    };
+    const private_stream stream(device);
+    for (int owner = 0; owner < 2; ++owner) {
+        const device_memory own(device, sizeof(shared_words) + (2 << 20)), result(device, sizeof(outcome));
+        check(cudaMemset(own.data(), 0, own.size()), "cudaMemset");
+        check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+        cudaIpcMemHandle_t mine{};
+        check(cudaIpcGetMemHandle(&mine, own.data()), "cudaIpcGetMemHandle");
+        const cudaIpcMemHandle_t theirs = told(socket, mine);
+        void* at = own.data();
+        if (owner != self)
+            check(cudaIpcOpenMemHandle(&at, theirs, cudaIpcMemLazyEnablePeerAccess), "cudaIpcOpenMemHandle");
+        auto* const w = static_cast<shared_words*>(at);
+        const auto run = [&](const char* what, const void* kernel, std::vector<void*> arguments) {
+            outcome* o = in<outcome>(result);
+            arguments.push_back(&o);
+            arguments.push_back(&side);
+            launch(kernel, pairs, arguments.data(), stream.get(), true, true);
+            check(cudaDeviceSynchronize(), "a litmus test between processes");
+            const outcome here = read(result), other = told(socket, here);
+            check(cudaMemset(result.data(), 0, sizeof(outcome)), "cudaMemset");
+            if (self == 0)
+                found(what, here.wrong + here.late + other.wrong + other.late == 0,
+                    formatted("processes, memory of %d: %llu wrong, %llu late, %d rounds", owner,
+                        here.wrong + other.wrong, here.late + other.late, rounds));
+        };
+        {
+            quad* q = w->data;
+            line *f = w->flags, *a = w->acknowledged;
+            run("message passing", reinterpret_cast<const void*>(&message_passing), {&q, &length, &f, &a, &rounds});
+            packet *to = w->there, *from = w->back;
+            run("packets", reinterpret_cast<const void*>(&packets), {&to, &from, &rounds});
+            for (bool stores : {true, false}) {
+                line *x = w->x[stores], *y = w->y[stores], *z = w->seen[stores], *m = w->meetings[stores];
+                run(stores ? "store buffering" : "load buffering", reinterpret_cast<const void*>(&buffering),
+                    {&stores, &x, &y, &z, &m, &rounds});
+            }
+        }
+        told(socket, 0);
+        if (owner != self) check(cudaIpcCloseMemHandle(at), "cudaIpcCloseMemHandle");
+        told(socket, 0);
+    }
+}
+void between_processes() {
+    int sockets[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) != 0) return found("processes", false, "no socketpair");
+    const pid_t parent = getpid(), other = fork();
+    const int self = other == 0;
+    close(sockets[!self]);
+    if (self == 1) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent) _exit(1);
+    }
+    try {
+        between_processes_as(self, sockets[self]);
+    } catch (const std::exception& e) {
+        found("processes", false, formatted("process %d: %s", self, e.what()));
+    }
+    close(sockets[self]);
+    if (self == 1) _exit(failures != 0);
+    int status = 0;
+    waitpid(other, &status, 0);
+    if (status != 0) found("processes", false, "the second one failed");
+}
+
 void launches() {
     const private_stream stream(0);
     const cudaStream_t s = stream.get();
@@ -748,7 +841,8 @@ struct step {
     void (*run)();
 };
 constexpr step steps[] = {{"machine", 20, machine}, {"grids", 20, grids}, {"facts", 20, facts}, {"litmus", 60, litmus},
-    {"devices", 60, between_devices}, {"launches", 20, launches}, {"calls", 60, calls}};
+    {"devices", 60, between_devices}, {"processes", 30, between_processes}, {"launches", 20, launches},
+    {"calls", 60, calls}};
 
 }  // namespace
 

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <colls/cuda/detail/slot_map.hpp>
-#include <colls/cuda/detail/thread_group.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -42,7 +41,6 @@ struct reachable_memory {
         if (all != 0) return {address, shared_address::absolute, 0};
         if (is_exported && exported.has(address, length))
             return {address - exported.begin, shared_address::exported, 0};
-        COLLS_ROLLED
         for (std::uint32_t i = 0; shared != nullptr && i < shared_address::most_shared; ++i)
             if (shared[i].has(address, length)) return {address - shared[i].begin, shared_address::shared + i, 0};
         return {0, shared_address::hidden, 0};

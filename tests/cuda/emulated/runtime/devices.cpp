@@ -187,6 +187,14 @@ using namespace emulated;
 
 extern "C" {
 
+cudaError_t cudaDriverGetVersion(int* version) {
+    EMULATED_CALL("cudaDriverGetVersion");
+    return *version = CUDART_VERSION, cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* version) {
+    EMULATED_CALL("cudaRuntimeGetVersion");
+    return *version = CUDART_VERSION, cudaSuccess;
+}
 cudaError_t cudaGetDeviceCount(int* n) {
     EMULATED_CALL("cudaGetDeviceCount");
     *n = device_count();

@@ -77,6 +77,14 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
     *can = device != peer && devices_are_connected();
     return cudaSuccess;
 }
+cudaError_t cudaDeviceGetP2PAttribute(int* value, cudaDeviceP2PAttr what, int device, int peer) {
+    EMULATED_CALL("cudaDeviceGetP2PAttribute");
+    if (!is_device(device) || !is_device(peer) || device == peer) return fail(cudaErrorInvalidDevice);
+    if (what != cudaDevP2PAttrAccessSupported && what != cudaDevP2PAttrNativeAtomicSupported)
+        return fail(cudaErrorInvalidValue);
+    *value = devices_are_connected();
+    return cudaSuccess;
+}
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
     EMULATED_CALL("cudaDeviceEnablePeerAccess");
     const int device = current_device();
