@@ -5,7 +5,7 @@
 // calls on a channel, in the same order.
 //
 // The kernel must be launched so that all its blocks are resident at once (cudaLaunchCooperativeKernel), with at most
-// 512 threads a block, a multiple of 32, in one dimension; calls of other blocks are refused. Calls use 27 KB of its
+// 512 threads a block, a multiple of 32, in one dimension; calls of other blocks are refused. Calls use 29 KB of its
 // static shared memory, however many it makes.
 //
 //     __global__ void step(const __grid_constant__ colls::cuda::device::ranks<schedule> r, float* x, std::size_t count)

@@ -74,15 +74,20 @@ struct schedule_facts {
     std::int32_t shift = 0;  ///< from a role to its rank
     std::int32_t me = 0;     ///< this rank's role
     std::int32_t rounds = 0, ports = 1;
-    std::int32_t passes = 1;  ///< that a batch has, at most
-    quotient blocks;          ///< the call's elements, divided by its user blocks
-    std::uint64_t base = 0;   ///< the progress that announces the call's first round
-    std::int32_t entry = 0;   ///< of the two entry records, the one of this call
+    std::int32_t passes = 1;           ///< that a batch has, at most
+    quotient blocks;                   ///< the call's elements, divided by its user blocks
+    const slot_info* slots = nullptr;  ///< those of the call, or a copy of them
+    std::uint64_t base = 0;            ///< the progress that announces the call's first round
+    std::int32_t entry = 0;            ///< of the two entry records, the one of this call
 };
 
 /// Passes of a batch, which are prepared at once, at most; and their operands, if each pass has room for one of each
 /// port and the own one.
 inline constexpr int max_passes = 32, max_operands = 4 * (max_ports + 1);
+
+/// Slots of all roles together, at most, that are copied to shared memory: each acquire of a counter ends what the
+/// first-level cache holds of those in global memory.
+inline constexpr int max_near_slots = 64;
 
 /// Shared memory of a block. Arrays of two are used alternately, so that a batch is prepared while the last one is
 /// read.
@@ -91,6 +96,7 @@ struct block_state {
     kernel_call call;
     std::uint64_t offsets[max_ranks + 1];  ///< to which the call may point
     schedule_facts schedule;
+    slot_info near_slots[max_near_slots];
     peer_buffers buffers[max_ranks];  ///< by role; on several hosts by place_of
     arrival arrivals[max_ports];
     std::int32_t receivers[2][max_ports];  ///< role that each port sends to, in rounds of one parity

@@ -261,8 +261,14 @@ private:
         channel_state& own = channel_of(self(), self().rank, channel_);
         const bool failed_before = is_poisoned(g_);
         const std::uint32_t calls = own.schedule_calls;
+        const int slots_of_all = n() * call().width;
+        const bool are_near = slots_of_all <= max_near_slots;
+        COLLS_ROLLED
+        for (int i = are_near ? g_.index() : slots_of_all; i < slots_of_all; i += g_.size())
+            state().near_slots[i] = call().slots[i];
         if (g_.index() == 0) {
             schedule_facts& facts = state().schedule;
+            facts.slots = are_near ? state().near_slots : call().slots;
             facts.shift = rooted(what) ? call().root - root_of(s_, n()) : 0;
             facts.me = rooted(what) ? mod(self().rank - facts.shift, n()) : self().rank;
             facts.rounds = s_.rounds(n());

@@ -38,7 +38,7 @@ protected:
         return rooted(what) ? mod(role + g.state().schedule.shift, g.state().self.sizes.ranks) : role;
     }
     COLLS_DEVICE static const slot_info& info(G& g, int role, int slot) {
-        return g.state().call.slots[role * g.state().call.width + slot];
+        return g.state().schedule.slots[role * g.state().call.width + slot];
     }
 
     /// Of a role on this host.
