@@ -615,7 +615,8 @@ TEST_CASE("wait policy: where many ranks share a core, they sleep at once", "[wa
     CHECK(many.next(0) == wait_action::yield);  // no peer would wake it
     CHECK(few.next(0, false, true) == wait_action::yield);
     CHECK(wait_policy::sleep_at_bell_for(0, 30) == 16e-3);
-    CHECK(wait_policy::sleep_at_bell_for(1, 30) == 0.125);
+    CHECK(wait_policy::sleep_at_bell_for(1, 30) == 0.25);
+    CHECK(wait_policy::sleep_at_bell_for(0.1, 30) == 0.025);
     CHECK(wait_policy::sleep_at_bell_for(5, 30) == 0.4);
     CHECK(wait_policy::sleep_at_bell_for(29.75, 30) == 0.25);
     CHECK(wait_policy::sleep_at_bell_for(31, 30) == 1e-3);

@@ -238,7 +238,7 @@ private:
         own.board_call.store(at.call + 1, std::memory_order_release);
         // Of two ranks that publish, the later one sees the other's board: so there is no hurry to look again.
         if (waited_ < compare_at_) return;
-        compare_at_ = waited_ < 0.1 ? 2 * waited_ : waited_ + 0.1;
+        compare_at_ = 2 * waited_;
         for (int r = 0; r < self_->size; ++r) {
             if (r == self_->rank) continue;
             const rank_state& other = self_->memory.state(r);

@@ -97,7 +97,7 @@ public:
     }
     /// Where a peer ends the sleep, a look now and then for failures remains, and one at the deadline.
     static double sleep_at_bell_for(double waited, double timeout) {
-        const double most = timeout < 3.2 ? timeout / 8 : 0.4, part = waited < 128e-3 ? 16e-3 : waited / 8,
+        const double most = timeout < 3.2 ? timeout / 8 : 0.4, part = waited < 64e-3 ? 16e-3 : waited / 4,
                      next = part < most ? part : most, left = timeout - waited;
         return left > next ? next : left > 1e-3 ? left : 1e-3;
     }
