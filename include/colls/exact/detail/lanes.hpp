@@ -8,8 +8,8 @@
 // leaves in 2^-43 of the unit. An infinity or a NaN makes the level 255 (or what the format has); the integer then
 // counts these.
 //
-// All loops are double arithmetic on normal numbers, and so do not depend on whether subnormals are flushed. They are
-// compiled for the baseline and for AVX2.
+// No bit depends on whether the processor flushes subnormals: what may be subnormal, and what is special, is computed by
+// integers, a tile at a time. The other tiles are loops in double, compiled for the baseline and for AVX2.
 #pragma once
 
 #include <colls/exact/detail/number_format.hpp>
@@ -40,8 +40,8 @@ struct lane_format : number_format<T> {
     /// Of a special addend: NaN, +inf, -inf.
     static constexpr std::int64_t nan_counts = 1, plus_counts = std::int64_t{1} << 21,
                                   minus_counts = std::int64_t{1} << 42;
-    /// Below this level the sum may be subnormal in T, or its parts in double.
-    static constexpr int lowest_level = std::is_same_v<T, half> ? 1 : 42 * lanes + 2;
+    /// Levels below, but 0, are slow: an addend or the sum that is subnormal may count.
+    static constexpr int lowest_level = std::is_same_v<T, half> ? 1 : width * lanes + 3;
 
     /// Adding this rounds a double below 2^51 to an integer, which the bits then count.
     static constexpr double to_integer = 0x1.8p52;
@@ -74,10 +74,15 @@ constexpr std::int64_t special_count(T x) {
                                  : 0;
 }
 
-/// The integers of an addend, where no addend of the element is special.
+/// The integers of any addend.
 template <class T>
-[[gnu::always_inline]] constexpr void to_lanes(T x, level_of<T> level, std::int64_t& first, std::int64_t& second) {
+constexpr void to_lanes(T x, level_of<T> level, std::int64_t& first, std::int64_t& second) {
     using format = lane_format<T>;
+    if (level == format::special) {
+        first = special_count(x);
+        second = 0;
+        return;
+    }
     constexpr std::uint64_t one = std::uint64_t{1023} << 52;
     const std::uint64_t b = format::bits(x), field = b >> (format::digits - 1) & format::special;
     const bool subnormal = field == 0;
@@ -93,27 +98,9 @@ template <class T>
         second = format::integer((units - format::real(first)) * format::double_of((1023ull + format::width) << 52));
 }
 
-/// A sum of fewer than few_ranks addends that is neither special nor near the subnormals.
+/// The number that any sum stands for.
 template <class T>
-[[gnu::always_inline]] constexpr T from_lanes(level_of<T> level, std::int64_t first, std::int64_t second) {
-    using format = lane_format<T>;
-    constexpr std::uint64_t scale = 1023 - format::bias - format::width + 1;
-    // Both parts are exact, so the sum is rounded once.
-    double units = format::real(first);
-    if constexpr (format::lanes == 2)
-        units += format::real(second) * format::double_of((1023ull - format::width) << 52);
-    const double x = units * format::double_of((scale + level) << 52);
-    if constexpr (!is_small_float<T>) {
-        return static_cast<T>(x);
-    } else {
-        // Made odd at float's last bit: then rounding twice is rounding once.
-        const std::uint64_t b = format::bits_of_double(x), low = b & 0x1fffffff;
-        return T(static_cast<float>(format::double_of((b ^ low) | (low != 0 ? 0x20000000u : 0u))));
-    }
-}
-/// Any sum.
-template <class T>
-constexpr T from_lanes_slowly(level_of<T> level, std::int64_t first, std::int64_t second) {
+constexpr T from_lanes(level_of<T> level, std::int64_t first, std::int64_t second) {
     using format = lane_format<T>;
     if (level == format::special) {
         constexpr std::int64_t mask = format::plus_counts - 1;
@@ -157,18 +144,72 @@ template <class T>
     for (std::size_t i = whole; i < count; ++i) levels[i] = own_level(x[i]);
 }
 template <class T>
+struct level_vector;
+template <>
+struct level_vector<std::uint8_t> {
+    using type = std::uint8_t __attribute__((vector_size(32)));
+};
+template <>
+struct level_vector<std::uint16_t> {
+    using type = std::uint16_t __attribute__((vector_size(32)));
+};
+/// Whether no element of a tile is special, or may have to do with subnormals.
+template <class T>
+[[gnu::always_inline]] inline bool is_plain(const level_of<T>* levels) {
+    using format = lane_format<T>;
+    using vector = typename level_vector<level_of<T>>::type;
+    constexpr level_of<T> one = 1, low = format::lowest_level - 1, special = format::special;
+    vector found{};
+    for (std::size_t at = 0; at < lane_tile; at += sizeof(vector) / sizeof(level_of<T>)) {
+        vector v;
+        std::memcpy(&v, levels + at, sizeof v);
+        found |= reinterpret_cast<vector>((v - one < low) | (v == special));
+    }
+    std::uint64_t words[4];
+    std::memcpy(words, &found, sizeof words);
+    return (words[0] | words[1] | words[2] | words[3]) == 0;
+}
+template <class T>
+[[gnu::always_inline]] inline void widen_tile(const T* x, double* to) {
+    if constexpr (is_small_float<T>) {
+        float in_float[lane_tile];
+        for (std::size_t i = 0; i < lane_tile; ++i) in_float[i] = static_cast<float>(x[i]);
+        for (std::size_t i = 0; i < lane_tile; ++i) to[i] = in_float[i];
+    } else {
+        for (std::size_t i = 0; i < lane_tile; ++i) to[i] = x[i];
+    }
+}
+/// Powers of two from the upper halves of their bits.
+[[gnu::always_inline]] inline void powers_of(const std::uint32_t* upper, double* to) {
+    std::uint64_t bits[lane_tile];
+    for (std::size_t i = 0; i < lane_tile; ++i) bits[i] = std::uint64_t{upper[i]} << 32;
+    std::memcpy(to, bits, sizeof bits);
+}
+
+template <class T>
 [[gnu::always_inline]] inline void to_lanes_tile(
     const T* x, const level_of<T>* levels, std::int64_t* first, std::int64_t* second) {
     using format = lane_format<T>;
     std::int64_t one[lane_tile], two[lane_tile];
-    bool special = false;
-    for (std::size_t i = 0; i < lane_tile; ++i) special |= levels[i] == format::special;
-    for (std::size_t i = 0; i < lane_tile; ++i) to_lanes(x[i], levels[i], one[i], two[i]);
-    for (std::size_t i = 0; special && i < lane_tile; ++i)
-        if (levels[i] == format::special) {
-            one[i] = special_count(x[i]);
-            two[i] = 0;
+    if (is_plain<T>(levels)) {
+        constexpr std::uint32_t top = 1023 + format::width - 1 + format::bias;
+        constexpr double next = static_cast<double>(std::int64_t{1} << format::width);
+        std::uint32_t upper[lane_tile];
+        double scale[lane_tile], units[lane_tile];
+        for (std::size_t i = 0; i < lane_tile; ++i) {
+            const std::uint32_t field = top - levels[i];  // for level 0 of double too large, and of no matter
+            upper[i] = (format::lanes == 1 || field < 2046 ? field : 2046u) << 20;
         }
+        powers_of(upper, scale);
+        widen_tile(x, units);
+        for (std::size_t i = 0; i < lane_tile; ++i) units[i] *= scale[i];
+        for (std::size_t i = 0; i < lane_tile; ++i) one[i] = format::integer(units[i]);
+        if constexpr (format::lanes == 2)
+            for (std::size_t i = 0; i < lane_tile; ++i)
+                two[i] = format::integer((units[i] - format::real(one[i])) * next);
+    } else {
+        for (std::size_t i = 0; i < lane_tile; ++i) to_lanes(x[i], levels[i], one[i], two[i]);
+    }
     std::memcpy(first, one, sizeof one);
     if constexpr (format::lanes == 2) std::memcpy(second, two, sizeof two);
 }
@@ -178,15 +219,45 @@ template <class T>
     const std::size_t whole = count / lane_tile * lane_tile, rest = count - whole;
     for (std::size_t at = 0; at < whole; at += lane_tile)
         to_lanes_tile<T>(x + at, levels + at, first + at, second == nullptr ? nullptr : second + at);
-    if (rest == 0) return;
-    T padded[lane_tile] = {};
-    level_of<T> padded_levels[lane_tile] = {};
-    std::int64_t one[lane_tile], two[lane_tile];
-    std::memcpy(static_cast<void*>(padded), x + whole, rest * sizeof(T));
-    std::memcpy(padded_levels, levels + whole, rest * sizeof(level_of<T>));
-    to_lanes_tile<T>(padded, padded_levels, one, two);
-    std::memcpy(first + whole, one, rest * sizeof *one);
-    if (second != nullptr) std::memcpy(second + whole, two, rest * sizeof *two);
+    for (std::size_t i = whole; i < whole + rest; ++i) {
+        std::int64_t two;
+        to_lanes(x[i], levels[i], first[i], second == nullptr ? two : second[i]);
+    }
+}
+
+template <class T>
+[[gnu::always_inline]] inline void from_lanes_tile(
+    const level_of<T>* levels, const std::int64_t* first, const std::int64_t* second, T* x) {
+    using format = lane_format<T>;
+    constexpr double next = 1 / static_cast<double>(std::int64_t{1} << format::width);
+    std::uint32_t upper[lane_tile];
+    double scale[lane_tile], units[lane_tile];
+    for (std::size_t i = 0; i < lane_tile; ++i) {
+        const std::uint32_t level = levels[i];  // 0 stands for zeros, whatever the scale
+        upper[i] = (1023 - format::bias - format::width + 1 + (level > 43 ? level : 43u)) << 20;
+        if constexpr (format::lanes == 1) upper[i] = (1023 - format::bias - format::width + 1 + level) << 20;
+    }
+    powers_of(upper, scale);
+    // Both parts are exact, so their sum is rounded once.
+    for (std::size_t i = 0; i < lane_tile; ++i) units[i] = format::real(first[i]);
+    if constexpr (format::lanes == 2)
+        for (std::size_t i = 0; i < lane_tile; ++i) units[i] += format::real(second[i]) * next;
+    for (std::size_t i = 0; i < lane_tile; ++i) units[i] *= scale[i];
+    if constexpr (is_small_float<T>) {
+        // Made odd at float's last bit: then rounding twice is rounding once.
+        std::uint64_t bits[lane_tile];
+        std::memcpy(bits, units, sizeof bits);
+        for (std::size_t i = 0; i < lane_tile; ++i) {
+            constexpr std::uint64_t low = 0x1fffffff;
+            bits[i] = (bits[i] | ((bits[i] & low) + low)) & ~low;
+        }
+        std::memcpy(units, bits, sizeof bits);
+        float in_float[lane_tile];
+        for (std::size_t i = 0; i < lane_tile; ++i) in_float[i] = static_cast<float>(units[i]);
+        for (std::size_t i = 0; i < lane_tile; ++i) x[i] = T(in_float[i]);
+    } else {
+        for (std::size_t i = 0; i < lane_tile; ++i) x[i] = static_cast<T>(units[i]);
+    }
 }
 template <class T>
 [[gnu::always_inline]] inline void from_lanes_loop(const level_of<T>* levels, const std::int64_t* first,
@@ -194,20 +265,14 @@ template <class T>
     using format = lane_format<T>;
     for (std::size_t at = 0; at < count; at += lane_tile) {
         const std::size_t n = count - at < lane_tile ? count - at : lane_tile;
-        level_of<T> level[lane_tile] = {};
-        std::int64_t one[lane_tile] = {}, two[lane_tile] = {};
-        T made[lane_tile];
-        std::memcpy(level, levels + at, n * sizeof *level);
-        std::memcpy(one, first + at, n * sizeof *one);
-        if (format::lanes == 2) std::memcpy(two, second + at, n * sizeof *two);
-        bool slow = ranks >= format::few_ranks;
-        for (std::size_t i = 0; i < lane_tile; ++i)
-            slow |= (level[i] != 0 && level[i] < format::lowest_level) || level[i] == format::special;
-        if (slow)
-            for (std::size_t i = 0; i < n; ++i) made[i] = from_lanes_slowly<T>(level[i], one[i], two[i]);
-        else
-            for (std::size_t i = 0; i < lane_tile; ++i) made[i] = from_lanes<T>(level[i], one[i], two[i]);
-        std::memcpy(static_cast<void*>(x + at), made, n * sizeof(T));
+        if (n == lane_tile && ranks < format::few_ranks && is_plain<T>(levels + at)) {
+            T made[lane_tile];
+            from_lanes_tile<T>(levels + at, first + at, second == nullptr ? nullptr : second + at, made);
+            std::memcpy(static_cast<void*>(x + at), made, sizeof made);
+        } else {
+            for (std::size_t i = at; i < at + n; ++i)
+                x[i] = from_lanes<T>(levels[i], first[i], second == nullptr ? 0 : second[i]);
+        }
     }
 }
 
