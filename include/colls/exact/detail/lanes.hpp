@@ -181,16 +181,25 @@ template <class T>
 }
 /// Powers of two from the upper halves of their bits.
 [[gnu::always_inline]] inline void powers_of(const std::uint32_t* upper, double* to) {
-    std::uint64_t bits[lane_tile];
-    for (std::size_t i = 0; i < lane_tile; ++i) bits[i] = std::uint64_t{upper[i]} << 32;
-    std::memcpy(to, bits, sizeof bits);
+    for (std::size_t i = 0; i < lane_tile; ++i)
+        to[i] = __builtin_bit_cast(double, std::uint64_t{upper[i]} << 32);
 }
 
+template <class T>
+void to_lanes_one_by_one(
+    const T* x, std::size_t count, const level_of<T>* levels, std::int64_t* first, std::int64_t* second) {
+    for (std::size_t i = 0; i < count; ++i) {
+        std::int64_t one, two;
+        to_lanes(x[i], levels[i], one, two);
+        first[i] = one;
+        if constexpr (lane_format<T>::lanes == 2) second[i] = two;
+    }
+}
+/// Loops between arrays on the stack and out of them: copies of them would take longer than all else.
 template <class T>
 [[gnu::always_inline]] inline void to_lanes_tile(
     const T* x, const level_of<T>* levels, std::int64_t* first, std::int64_t* second) {
     using format = lane_format<T>;
-    std::int64_t one[lane_tile], two[lane_tile];
     if (is_plain<T>(levels)) {
         constexpr std::uint32_t top = 1023 + format::width - 1 + format::bias;
         constexpr double next = static_cast<double>(std::int64_t{1} << format::width);
@@ -203,26 +212,22 @@ template <class T>
         powers_of(upper, scale);
         widen_tile(x, units);
         for (std::size_t i = 0; i < lane_tile; ++i) units[i] *= scale[i];
-        for (std::size_t i = 0; i < lane_tile; ++i) one[i] = format::integer(units[i]);
+        for (std::size_t i = 0; i < lane_tile; ++i) first[i] = format::integer(units[i]);
         if constexpr (format::lanes == 2)
             for (std::size_t i = 0; i < lane_tile; ++i)
-                two[i] = format::integer((units[i] - format::real(one[i])) * next);
+                second[i] = format::integer((units[i] - format::real(format::integer(units[i]))) * next);
     } else {
-        for (std::size_t i = 0; i < lane_tile; ++i) to_lanes(x[i], levels[i], one[i], two[i]);
+        to_lanes_one_by_one(x, lane_tile, levels, first, second);
     }
-    std::memcpy(first, one, sizeof one);
-    if constexpr (format::lanes == 2) std::memcpy(second, two, sizeof two);
 }
 template <class T>
 [[gnu::always_inline]] inline void to_lanes_loop(
     const T* x, std::size_t count, const level_of<T>* levels, std::int64_t* first, std::int64_t* second) {
-    const std::size_t whole = count / lane_tile * lane_tile, rest = count - whole;
+    const std::size_t whole = count / lane_tile * lane_tile;
+    const auto second_at = [=](std::size_t at) { return second == nullptr ? nullptr : second + at; };
     for (std::size_t at = 0; at < whole; at += lane_tile)
-        to_lanes_tile<T>(x + at, levels + at, first + at, second == nullptr ? nullptr : second + at);
-    for (std::size_t i = whole; i < whole + rest; ++i) {
-        std::int64_t two;
-        to_lanes(x[i], levels[i], first[i], second == nullptr ? two : second[i]);
-    }
+        to_lanes_tile<T>(x + at, levels + at, first + at, second_at(at));
+    to_lanes_one_by_one(x + whole, count - whole, levels + whole, first + whole, second_at(whole));
 }
 
 template <class T>
@@ -245,13 +250,11 @@ template <class T>
     for (std::size_t i = 0; i < lane_tile; ++i) units[i] *= scale[i];
     if constexpr (is_small_float<T>) {
         // Made odd at float's last bit: then rounding twice is rounding once.
-        std::uint64_t bits[lane_tile];
-        std::memcpy(bits, units, sizeof bits);
         for (std::size_t i = 0; i < lane_tile; ++i) {
             constexpr std::uint64_t low = 0x1fffffff;
-            bits[i] = (bits[i] | ((bits[i] & low) + low)) & ~low;
+            const std::uint64_t bits = format::bits_of_double(units[i]);
+            units[i] = format::double_of((bits | ((bits & low) + low)) & ~low);
         }
-        std::memcpy(units, bits, sizeof bits);
         float in_float[lane_tile];
         for (std::size_t i = 0; i < lane_tile; ++i) in_float[i] = static_cast<float>(units[i]);
         for (std::size_t i = 0; i < lane_tile; ++i) x[i] = T(in_float[i]);
@@ -266,9 +269,7 @@ template <class T>
     for (std::size_t at = 0; at < count; at += lane_tile) {
         const std::size_t n = count - at < lane_tile ? count - at : lane_tile;
         if (n == lane_tile && ranks < format::few_ranks && is_plain<T>(levels + at)) {
-            T made[lane_tile];
-            from_lanes_tile<T>(levels + at, first + at, second == nullptr ? nullptr : second + at, made);
-            std::memcpy(static_cast<void*>(x + at), made, sizeof made);
+            from_lanes_tile<T>(levels + at, first + at, second == nullptr ? nullptr : second + at, x + at);
         } else {
             for (std::size_t i = at; i < at + n; ++i)
                 x[i] = from_lanes<T>(levels[i], first[i], second == nullptr ? 0 : second[i]);
