@@ -14,8 +14,8 @@
 //   beyond T's range          infinity; partial sums may be beyond it
 //   subnormals                as any number, also where the processor flushes them
 //
-// Rounding: an exact_sum rounds once, in value(): to nearest, ties to even. A call on a buffer of numbers adds k numbers
-// other than zero, the greatest below 2^(e+1) in magnitude, with an error below
+// Rounding: an exact_sum rounds once, in value(): to nearest, ties to even. A call on a buffer of numbers adds k
+// numbers other than zero, the greatest below 2^(e+1) in magnitude, with an error below
 //   float, bfloat16   k * 2^-44 * 2^(e+1)
 //   double            k * 2^-87 * 2^(e+1)
 //   half              none

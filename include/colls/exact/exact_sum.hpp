@@ -212,7 +212,7 @@ private:
         }
     }
 
-    std::uint64_t words_[words] = {};             // two's complement, the least significant first; 0 if not finite
+    std::uint64_t words_[words] = {};         // two's complement, the least significant first; 0 if not finite
     std::uint64_t special_ = detail::finite;  // a special_value
 };
 

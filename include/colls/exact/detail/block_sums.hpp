@@ -182,8 +182,7 @@ struct block_loops {
 
     /// Cuts `count` numbers, whose greatest exponent is `top`, at its unit; x keeps what is left. Returns the greatest
     /// magnitude of that, as bits.
-    [[gnu::always_inline]] static std::int64_t cut_once(
-        double* x, std::size_t count, int top, scaled_integer& made) {
+    [[gnu::always_inline]] static std::int64_t cut_once(double* x, std::size_t count, int top, scaled_integer& made) {
         const double cut = 1.5 * power(52 + top - below);
         sums s;
         typename block_loops<double>::bounds rest;
@@ -233,8 +232,8 @@ std::int64_t cut_block(double* x, std::size_t count, int top, scaled_integer& ma
     return block_loops<X>::cut_once(x, count, top, made);
 }
 
-/// Adds a block of float or double, of `count` numbers, a multiple of 16. add_number(x) and add_integer(units, exponent)
-/// add to the sum.
+/// Adds a block of float or double, of `count` numbers, a multiple of 16. add_number(x) and add_integer(units,
+/// exponent) add to the sum.
 template <class X, class AddNumber, class AddInteger>
 void add_block(const X* x, std::size_t count, AddNumber add_number, AddInteger add_integer) {
     using loops = block_loops<X>;

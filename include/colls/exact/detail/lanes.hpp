@@ -8,8 +8,8 @@
 // leaves in 2^-43 of the unit. An infinity or a NaN makes the level 255 (or what the format has); the integer then
 // counts these.
 //
-// No bit depends on whether the processor flushes subnormals: what may be subnormal, and what is special, is computed by
-// integers, a tile at a time. The other tiles are loops in double, compiled for the baseline and for AVX2.
+// No bit depends on whether the processor flushes subnormals: what may be subnormal, and what is special, is computed
+// by integers, a tile at a time. The other tiles are loops in double, compiled for the baseline and for AVX2.
 #pragma once
 
 #include <colls/exact/detail/number_format.hpp>
@@ -60,7 +60,8 @@ template <class T>
 constexpr level_of<T> own_level(T x) {
     using format = lane_format<T>;
     using bits = typename format::bits_type;
-    const bits magnitude = static_cast<bits>(format::bits(x) << 1), field = static_cast<bits>(magnitude >> format::digits);
+    const bits magnitude = static_cast<bits>(format::bits(x) << 1),
+               field = static_cast<bits>(magnitude >> format::digits);
     return static_cast<level_of<T>>(field | static_cast<bits>(field == 0 && magnitude != 0));
 }
 
@@ -91,8 +92,7 @@ constexpr void to_lanes(T x, level_of<T> level, std::int64_t& first, std::int64_
     const double significand = format::double_of((b & format::fraction) << (53 - format::digits) | one) -
                                format::double_of(subnormal ? one : 0);
     const double sign_less = significand * format::double_of((1023 + format::width - 1 - down) << 52);
-    const double units =
-        format::double_of(format::bits_of_double(sign_less) | b >> (8 * sizeof(T) - 1) << 63);
+    const double units = format::double_of(format::bits_of_double(sign_less) | b >> (8 * sizeof(T) - 1) << 63);
     first = format::integer(units);
     if constexpr (format::lanes == 2)
         second = format::integer((units - format::real(first)) * format::double_of((1023ull + format::width) << 52));
@@ -181,8 +181,7 @@ template <class T>
 }
 /// Powers of two from the upper halves of their bits.
 [[gnu::always_inline]] inline void powers_of(const std::uint32_t* upper, double* to) {
-    for (std::size_t i = 0; i < lane_tile; ++i)
-        to[i] = __builtin_bit_cast(double, std::uint64_t{upper[i]} << 32);
+    for (std::size_t i = 0; i < lane_tile; ++i) to[i] = __builtin_bit_cast(double, std::uint64_t{upper[i]} << 32);
 }
 
 template <class T>
@@ -304,8 +303,7 @@ void find_levels(const T* x, std::size_t count, level_of<T>* levels) {
 }
 /// The integers of each number. `second`: null for types of one.
 template <class T>
-void fill_lanes(
-    const T* x, std::size_t count, const level_of<T>* levels, std::int64_t* first, std::int64_t* second) {
+void fill_lanes(const T* x, std::size_t count, const level_of<T>* levels, std::int64_t* first, std::int64_t* second) {
 #if defined(__x86_64__) && defined(__GNUC__)
     if (__builtin_cpu_supports("avx2")) return fill_lanes_avx2(x, count, levels, first, second);
 #endif

@@ -1,5 +1,5 @@
-// What exact sums know of a number format: its fields, and rounding to it. All of it is integer code, so that no mode of
-// the processor (flushing of subnormals, the rounding mode) changes a bit.
+// What exact sums know of a number format: its fields, and rounding to it. All of it is integer code, so that no mode
+// of the processor (flushing of subnormals, the rounding mode) changes a bit.
 // IWYU pragma: private, include <colls/exact.hpp>
 #pragma once
 
@@ -11,8 +11,7 @@
 namespace colls::inline v1::detail {
 
 template <class T>
-inline constexpr bool is_exact_number =
-    std::is_same_v<T, float> || std::is_same_v<T, double> || is_small_float<T>;
+inline constexpr bool is_exact_number = std::is_same_v<T, float> || std::is_same_v<T, double> || is_small_float<T>;
 
 /// The fields of T. A finite number is m * 2^(max(field, 1) - 1 + lowest), m < 2^digits.
 template <class T>
@@ -30,9 +29,7 @@ struct number_format {
     static constexpr bits_type fraction = static_cast<bits_type>((std::uint64_t{1} << (digits - 1)) - 1);
 
     static constexpr bits_type bits(T x) { return __builtin_bit_cast(bits_type, x); }
-    static constexpr T number(std::uint64_t bits) {
-        return __builtin_bit_cast(T, static_cast<bits_type>(bits));
-    }
+    static constexpr T number(std::uint64_t bits) { return __builtin_bit_cast(T, static_cast<bits_type>(bits)); }
     static constexpr int field(bits_type b) { return static_cast<int>(b >> (digits - 1)) & special; }
     static constexpr bool negative(bits_type b) { return (b >> (8 * sizeof(T) - 1) & 1) != 0; }
     /// m.
