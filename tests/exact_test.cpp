@@ -51,7 +51,11 @@ bool same_bytes(const T& a, const T& b) {
 template <class T>
 bits_of<T> expected(const reference::bit_sum& sum) {
     const double x = sum.rounded<T>();
-    if (std::isnan(x)) return sizeof(T) == 8 ? bits_of<T>(0x7ff8000000000000) : sizeof(T) == 4 ? bits_of<T>(0x7fc00000) : std::is_same_v<T, half> ? bits_of<T>(0x7e00) : bits_of<T>(0x7fc0);
+    if (std::isnan(x))
+        return sizeof(T) == 8            ? bits_of<T>(0x7ff8000000000000)
+               : sizeof(T) == 4          ? bits_of<T>(0x7fc00000)
+               : std::is_same_v<T, half> ? bits_of<T>(0x7e00)
+                                         : bits_of<T>(0x7fc0);
     return raw(static_cast<T>(x));
 }
 template <class T>
@@ -73,19 +77,28 @@ T number(sample k, random_source& random, T before) {
     };
     const auto special = static_cast<std::uint64_t>(format::special);
     switch (k) {
-        case any_bits: return from_raw<T>(bits);
-        case finite_bits: return with_field(random.below(special));
-        case alike: return with_field(special / 2 - random.below(8));
-        case cancelling: return random.one_in(2) ? -before : with_field(random.below(special));
-        case subnormal: return with_field(random.below(3));
-        case greatest: return with_field(special - 1 - random.below(2));
+        case any_bits:
+            return from_raw<T>(bits);
+        case finite_bits:
+            return with_field(random.below(special));
+        case alike:
+            return with_field(special / 2 - random.below(8));
+        case cancelling:
+            return random.one_in(2) ? -before : with_field(random.below(special));
+        case subnormal:
+            return with_field(random.below(3));
+        case greatest:
+            return with_field(special - 1 - random.below(2));
         case ties: {  // a few numbers a power of two each, about half a unit in the last place apart
             const int step = format::digits - 1 + random.between(0, 2);
-            const std::uint64_t field = random.one_in(2) ? special / 2 : special / 2 - static_cast<std::uint64_t>(step) % (special / 2);
+            const std::uint64_t field =
+                random.one_in(2) ? special / 2 : special / 2 - static_cast<std::uint64_t>(step) % (special / 2);
             return from_raw<T>((bits & 1) << (8 * sizeof(T) - 1) | field << (format::digits - 1));
         }
-        case zeros: return from_raw<T>((bits & 1) << (8 * sizeof(T) - 1));
-        default: return random.one_in(4) ? with_field(special) : with_field(special / 2);
+        case zeros:
+            return from_raw<T>((bits & 1) << (8 * sizeof(T) - 1));
+        default:
+            return random.one_in(4) ? with_field(special) : with_field(special / 2);
     }
 }
 template <class T>
@@ -113,7 +126,8 @@ static_assert((exact_sum<double>(1e300) + exact_sum<double>(1.0) - exact_sum<dou
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("exact_sum: the sum bit by bit, rounded once, in any order", "[exact]", float, double, bfloat16, half) {
+TEMPLATE_TEST_CASE(
+    "exact_sum: the sum bit by bit, rounded once, in any order", "[exact]", float, double, bfloat16, half) {
     using T = TestType;
     for (int k = 0; k < samples; ++k)
         for (std::uint64_t trial = 0; trial < (long_run ? 2000u : 60u); ++trial) {
@@ -190,7 +204,8 @@ TEMPLATE_TEST_CASE("exact_sum: an array is its numbers one by one", "[exact]", f
     };
     for (int k = 0; k < samples; ++k) {
         for (std::size_t count = 0; count <= 70; ++count) check(static_cast<sample>(k), count, count % 5, count);
-        for (const std::size_t count : {1000u, 2048u, 4099u, 10000u}) check(static_cast<sample>(k), count, count % 3, count);
+        for (const std::size_t count : {1000u, 2048u, 4099u, 10000u})
+            check(static_cast<sample>(k), count, count % 3, count);
     }
     // Spreads between those that one cut takes and those that need many: the same random numbers over a few binades.
     using format = colls::detail::number_format<T>;
@@ -200,7 +215,8 @@ TEMPLATE_TEST_CASE("exact_sum: an array is its numbers one by one", "[exact]", f
             if (top < binades) continue;
             std::vector<T> x(2500);
             for (T& v : x) {
-                const std::uint64_t field = static_cast<std::uint64_t>(top) - random.below(static_cast<std::size_t>(binades));
+                const std::uint64_t field =
+                    static_cast<std::uint64_t>(top) - random.below(static_cast<std::size_t>(binades));
                 v = from_raw<T>((random.next() & ~(std::uint64_t{format::special} << (format::digits - 1))) |
                                 field << (format::digits - 1));
             }
@@ -210,14 +226,31 @@ TEMPLATE_TEST_CASE("exact_sum: an array is its numbers one by one", "[exact]", f
             REQUIRE(same_bytes(sum, one_by_one<T>(x)));
         }
     }
-    // The greatest significands, of one sign: the lanes are as full as they get.
-    for (const std::uint64_t field : {1u, 5u, 15u, 20u}) {
-        std::vector<T> full(5000, from_raw<T>((field << (format::digits - 1)) | format::fraction));
-        full[77] = from_raw<T>(std::uint64_t{1} << (format::digits - 1));
-        exact_sum<T> sum;
-        sum.add(full);
-        REQUIRE(same_bytes(sum, one_by_one<T>(full)));
-    }
+    // Numbers of one sign whose significands begin with `ones` ones (or where not `leading` end with them), and smaller
+    // ones among them, one a lane: sums and what cuts leave are as long as they get.
+    constexpr std::size_t block = std::is_same_v<T, double> ? 1024 : 2048;
+    constexpr int field = format::special / 2;
+    for (int ones = 1; ones < format::digits; ones += ones < 40 ? 3 : 1)
+        for (const bool leading : {true, false})
+            for (int apart = 0; apart < std::min(field, 60); apart += apart < 17 ? 4 : 1) {
+                const std::uint64_t low = (std::uint64_t{1} << ones) - 1;
+                const std::uint64_t significand = leading ? low << (format::digits - 1 - ones) : low;
+                std::vector<T> full(block, from_raw<T>(std::uint64_t{field} << (format::digits - 1) | significand));
+                exact_sum<T> want;
+                for (std::size_t i = 0; i < 16; ++i) {
+                    full[i] = from_raw<T>(static_cast<std::uint64_t>(field - apart) << (format::digits - 1) | 1);
+                    want += full[i];
+                }
+                // The others are alike: 2^10 - 2^4, or 2^11 - 2^4, of them.
+                exact_sum<T> power(full[16]), taken;
+                for (std::size_t k = 1; k < 16; k *= 2) power += power;
+                taken -= power;
+                for (std::size_t k = 16; k < block; k *= 2) power += power;
+                exact_sum<T> sum;
+                sum.add(full);
+                INFO(ones << " ones, smaller by " << apart << " binades");
+                REQUIRE(same_bytes(sum, want + power + taken));
+            }
 }
 
 TEST_CASE("exact_sum: products of floats are exact", "[exact]") {
@@ -284,7 +317,8 @@ struct columns {
     columns(std::size_t count, std::size_t held, std::uint64_t seed) {
         random_source random = stream(5, seed, held);
         for (std::size_t i = 0; i < count; ++i)
-            addends.push_back(numbers<T>(i % 70 == 69 ? specials : static_cast<sample>(i / 65 % specials), held, random));
+            addends.push_back(
+                numbers<T>(i % 70 == 69 ? specials : static_cast<sample>(i / 65 % specials), held, random));
         // The first element's addends differ by far; a long run of similar ones takes the loops.
         for (std::size_t i = 0; i < count; ++i)
             if (i % 256 < 128) addends[i] = numbers<T>(i % 2 != 0 ? alike : finite_bits, held, random);
@@ -383,7 +417,8 @@ TEMPLATE_TEST_CASE("exact calls on numbers: one result for any ranks, partition 
             const long double least = std::ldexp(1.0L, reference::traits<T>::least);
             const long double last_place =
                 got == 0 ? 0 : std::max(least, std::ldexp(1.0L, std::ilogb(got) - reference::traits<T>::digits + 1));
-            REQUIRE(std::abs(static_cast<long double>(got) - sum.approximately()) <= bound(addends) + last_place / 2 * 1.001L);
+            REQUIRE(std::abs(static_cast<long double>(got) - sum.approximately()) <=
+                    bound(addends) + last_place / 2 * 1.001L);
         }
         for (const int n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 33, 64}) {
             if (static_cast<std::size_t>(n) < held || n > most_ranks || (n > 9 && held < 5)) continue;
@@ -411,7 +446,8 @@ TEST_CASE("exact calls: more ranks than doubles hold, long buffers, no elements"
     CHECK(raw(colls::detail::from_lanes<double>(level, first, second)) == by_formula(same));
     colls::threads::run(3, [](colls::communicator& comm) {
         std::vector<float> x((std::size_t{1} << 18) + 77);
-        for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 1000) * (comm.rank() == 1 ? -1.0f : 0x1p-3f);
+        for (std::size_t i = 0; i < x.size(); ++i)
+            x[i] = static_cast<float>(i % 1000) * (comm.rank() == 1 ? -1.0f : 0x1p-3f);
         colls::all_reduce(comm, x, colls::exact);
         for (std::size_t i = 0; i < x.size(); ++i)
             expect(x[i] == static_cast<float>(i % 1000) * -0.75f, "an element of a long buffer");
@@ -452,7 +488,8 @@ TEMPLATE_TEST_CASE("exact_sum: an element of every schedule's calls", "[exact]",
             std::array<exact_sum<T>, 3> mine;
             for (std::size_t c = 0; c < 3; ++c)
                 for (std::size_t i = 0; i < all.size(); ++i)
-                    if (static_cast<int>(stream(8, c, i).below(static_cast<std::size_t>(n))) == comm.rank()) mine[c] += all[i];
+                    if (static_cast<int>(stream(8, c, i).below(static_cast<std::size_t>(n))) == comm.rank())
+                        mine[c] += all[i];
             const auto by = [&]<class S>(const S& schedule) {
                 if (!colls::supports(colls::schedule_of<colls::collective::all_reduce>(schedule), n)) return;
                 auto sums = mine;
