@@ -89,8 +89,8 @@ void measure_call(colls::communicator& comm, std::size_t bytes, const char* name
     }
     if (comm.rank() != 0) return;
     const double us = median(plain);
-    std::printf("| %s | %zu | %.1f | %.1f | %.1f | %.1f | %.1f |\n", name, bytes, us, median(reproducible), median(exact),
-        median(kept_memory), median(kept_memory) / us);
+    std::printf("| %s | %zu | %.1f | %.1f | %.1f | %.1f | %.1f |\n", name, bytes, us, median(reproducible),
+        median(exact), median(kept_memory), median(kept_memory) / us);
 }
 
 }  // namespace
@@ -98,8 +98,9 @@ void measure_call(colls::communicator& comm, std::size_t bytes, const char* name
 int main(int argc, char** argv) {
     const int ranks = argc > 1 ? std::atoi(argv[1]) : 2;
     const std::size_t count = argc > 2 ? std::strtoull(argv[2], nullptr, 0) : 100'000'000;
-    std::printf("| all_reduce of | bytes | plain, us | reproducible | exact | exact_all_reduce | times plain |\n"
-                "|---|---|---|---|---|---|---|\n");
+    std::printf(
+        "| all_reduce of | bytes | plain, us | reproducible | exact | exact_all_reduce | times plain |\n"
+        "|---|---|---|---|---|---|---|\n");
     colls::threads::run(ranks, [](colls::communicator& comm) {
         for (const std::size_t bytes : {std::size_t{8}, std::size_t{65536}, std::size_t{1} << 20}) {
             measure_call<float>(comm, bytes, "float");
@@ -107,8 +108,9 @@ int main(int argc, char** argv) {
             measure_call<colls::bfloat16>(comm, bytes, "bfloat16");
         }
     });
-    std::printf("\n| numbers | plain in 32 lanes, GB/s | std::accumulate | exact_sum::add | of plain |\n"
-                "|---|---|---|---|---|\n");
+    std::printf(
+        "\n| numbers | plain in 32 lanes, GB/s | std::accumulate | exact_sum::add | of plain |\n"
+        "|---|---|---|---|---|\n");
     for (const double binades : {0.0, 30.0, 120.0}) {
         measure_array<float>(count, binades, "float");
         measure_array<double>(count, binades, "double");

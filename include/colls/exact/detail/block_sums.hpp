@@ -96,7 +96,9 @@ struct block_loops {
     }
     /// Sixteen lanes.
     struct sums {
-        doubles a{}, b{}, c{}, d{};
+        doubles a, b, c, d;
+        // No initialisers: nvcc would make device code of them, which has no vectors.
+        [[gnu::always_inline]] void clear() { a = b = c = d = doubles{}; }
         [[gnu::always_inline]] scaled_integer total(int exponent) const {
             double lanes[step];
             std::memcpy(lanes, &a, sizeof a);
@@ -109,7 +111,8 @@ struct block_loops {
     /// The greatest magnitude, and the least but zero less `without_sign`, of each lane.
     struct bounds {
         static constexpr integer without_sign = static_cast<integer>(~std::make_unsigned_t<integer>{} >> 1);
-        integers most{}, low{};
+        integers most, low;
+        [[gnu::always_inline]] void clear() { most = low = integers{}; }
         [[gnu::always_inline]] void take(const X* from) {
             integers x;
             std::memcpy(&x, from, sizeof x);
@@ -117,22 +120,28 @@ struct block_loops {
             most = m > most ? m : most;
             low = l < low ? l : low;
         }
+        [[gnu::always_inline]] void join(const bounds& b) {
+            most = b.most > most ? b.most : most;
+            low = b.low < low ? b.low : low;
+        }
     };
 
     /// `count`: a multiple of step, at most length.
     [[gnu::always_inline]] static void sum(const X* x, std::size_t count, block_result& made) {
         constexpr std::size_t held = sizeof(integers) / sizeof(integer);
         bounds one, two;
+        one.clear();
+        two.clear();
         for (std::size_t i = 0; i < count; i += 2 * held) {
             one.take(x + i);
             two.take(x + i + held);
         }
+        one.join(two);
         integer most = 0, low = 0;
-        for (const bounds& b : {one, two})
-            for (std::size_t l = 0; l < held; ++l) {
-                most = b.most[l] > most ? b.most[l] : most;
-                low = b.low[l] < low ? b.low[l] : low;
-            }
+        for (std::size_t l = 0; l < held; ++l) {
+            most = one.most[l] > most ? one.most[l] : most;
+            low = one.low[l] < low ? one.low[l] : low;
+        }
         made.is_summed = most == 0;
         if (most == 0) return;
         const int top = exponent_of(most), bottom = exponent_of(static_cast<integer>(low + bounds::without_sign));
@@ -145,6 +154,7 @@ struct block_loops {
         if (made.is_spread) return;
         if (last_bit >= top - below) {
             sums s;
+            s.clear();
             const auto take = [](const X* from, doubles& sum) {
                 doubles v;
                 load(v, from);
@@ -162,6 +172,8 @@ struct block_loops {
         }
         const double cut = 1.5 * power(52 + top - below);
         sums s, rest;
+        s.clear();
+        rest.clear();
         const auto take = [=](const X* from, doubles& sum, doubles& left) {
             doubles v;
             load(v, from);
@@ -186,6 +198,8 @@ struct block_loops {
         const double cut = 1.5 * power(52 + top - below);
         sums s;
         typename block_loops<double>::bounds rest;
+        s.clear();
+        rest.clear();
         const auto take = [&](double* from, doubles& sum) {
             doubles v;
             std::memcpy(&v, from, sizeof v);

@@ -234,12 +234,12 @@ template <class T>
     const level_of<T>* levels, const std::int64_t* first, const std::int64_t* second, T* x) {
     using format = lane_format<T>;
     constexpr double next = 1 / static_cast<double>(std::int64_t{1} << format::width);
+    constexpr auto base = static_cast<std::uint32_t>(1023 - format::bias - format::width + 1);
     std::uint32_t upper[lane_tile];
     double scale[lane_tile], units[lane_tile];
     for (std::size_t i = 0; i < lane_tile; ++i) {
         const std::uint32_t level = levels[i];  // 0 stands for zeros, whatever the scale
-        upper[i] = (1023 - format::bias - format::width + 1 + (level > 43 ? level : 43u)) << 20;
-        if constexpr (format::lanes == 1) upper[i] = (1023 - format::bias - format::width + 1 + level) << 20;
+        upper[i] = ((format::lanes == 1 || level > format::width ? level : std::uint32_t{format::width}) + base) << 20;
     }
     powers_of(upper, scale);
     // Both parts are exact, so their sum is rounded once.
