@@ -60,8 +60,8 @@ template <class T>
 constexpr level_of<T> own_level(T x) {
     using format = lane_format<T>;
     using bits = typename format::bits_type;
-    const bits magnitude = static_cast<bits>(format::bits(x) << 1),
-               field = static_cast<bits>(magnitude >> format::digits);
+    const bits magnitude = static_cast<bits>(format::bits(x) << 1);
+    const bits field = static_cast<bits>(magnitude >> format::digits);
     return static_cast<level_of<T>>(field | static_cast<bits>(field == 0 && magnitude != 0));
 }
 
@@ -169,20 +169,8 @@ template <class T>
     std::memcpy(words, &found, sizeof words);
     return (words[0] | words[1] | words[2] | words[3]) == 0;
 }
-template <class T>
-[[gnu::always_inline]] inline void widen_tile(const T* x, double* to) {
-    if constexpr (is_small_float<T>) {
-        float in_float[lane_tile];
-        for (std::size_t i = 0; i < lane_tile; ++i) in_float[i] = static_cast<float>(x[i]);
-        for (std::size_t i = 0; i < lane_tile; ++i) to[i] = in_float[i];
-    } else {
-        for (std::size_t i = 0; i < lane_tile; ++i) to[i] = x[i];
-    }
-}
-/// Powers of two from the upper halves of their bits.
-[[gnu::always_inline]] inline void powers_of(const std::uint32_t* upper, double* to) {
-    for (std::size_t i = 0; i < lane_tile; ++i) to[i] = __builtin_bit_cast(double, std::uint64_t{upper[i]} << 32);
-}
+/// A power of two from the upper half of its bits.
+constexpr double power_of(std::uint32_t upper) { return __builtin_bit_cast(double, std::uint64_t{upper} << 32); }
 
 template <class T>
 void to_lanes_one_by_one(
@@ -203,18 +191,25 @@ template <class T>
         constexpr std::uint32_t top = 1023 + format::width - 1 + format::bias;
         constexpr double next = static_cast<double>(std::int64_t{1} << format::width);
         std::uint32_t upper[lane_tile];
-        double scale[lane_tile], units[lane_tile];
         for (std::size_t i = 0; i < lane_tile; ++i) {
             const std::uint32_t field = top - levels[i];  // for level 0 of double too large, and of no matter
             upper[i] = (format::lanes == 1 || field < 2046 ? field : 2046u) << 20;
         }
-        powers_of(upper, scale);
-        widen_tile(x, units);
-        for (std::size_t i = 0; i < lane_tile; ++i) units[i] *= scale[i];
-        for (std::size_t i = 0; i < lane_tile; ++i) first[i] = format::integer(units[i]);
-        if constexpr (format::lanes == 2)
-            for (std::size_t i = 0; i < lane_tile; ++i)
-                second[i] = format::integer((units[i] - format::real(format::integer(units[i]))) * next);
+        const auto convert = [&](const auto* from) {
+            for (std::size_t i = 0; i < lane_tile; ++i) {
+                const double units = static_cast<double>(from[i]) * power_of(upper[i]);
+                first[i] = format::integer(units);
+                if constexpr (format::lanes == 2)
+                    second[i] = format::integer((units - format::real(format::integer(units))) * next);
+            }
+        };
+        if constexpr (is_small_float<T>) {
+            float in_float[lane_tile];
+            for (std::size_t i = 0; i < lane_tile; ++i) in_float[i] = static_cast<float>(x[i]);
+            convert(in_float);
+        } else {
+            convert(x);
+        }
     } else {
         to_lanes_one_by_one(x, lane_tile, levels, first, second);
     }
@@ -236,29 +231,29 @@ template <class T>
     constexpr double next = 1 / static_cast<double>(std::int64_t{1} << format::width);
     constexpr auto base = static_cast<std::uint32_t>(1023 - format::bias - format::width + 1);
     std::uint32_t upper[lane_tile];
-    double scale[lane_tile], units[lane_tile];
     for (std::size_t i = 0; i < lane_tile; ++i) {
         const std::uint32_t level = levels[i];  // 0 stands for zeros, whatever the scale
         upper[i] = ((format::lanes == 1 || level > format::width ? level : std::uint32_t{format::width}) + base) << 20;
     }
-    powers_of(upper, scale);
     // Both parts are exact, so their sum is rounded once.
-    for (std::size_t i = 0; i < lane_tile; ++i) units[i] = format::real(first[i]);
-    if constexpr (format::lanes == 2)
-        for (std::size_t i = 0; i < lane_tile; ++i) units[i] += format::real(second[i]) * next;
-    for (std::size_t i = 0; i < lane_tile; ++i) units[i] *= scale[i];
+    const auto units = [&](std::size_t i) {
+        double sum = format::real(first[i]);
+        if constexpr (format::lanes == 2) sum += format::real(second[i]) * next;
+        return sum * power_of(upper[i]);
+    };
     if constexpr (is_small_float<T>) {
         // Made odd at float's last bit: then rounding twice is rounding once.
+        float in_float[lane_tile];
         for (std::size_t i = 0; i < lane_tile; ++i) {
             constexpr std::uint64_t low = 0x1fffffff;
-            const std::uint64_t bits = format::bits_of_double(units[i]);
-            units[i] = format::double_of((bits | ((bits & low) + low)) & ~low);
+            const std::uint64_t bits = format::bits_of_double(units(i));
+            in_float[i] = static_cast<float>(format::double_of((bits | ((bits & low) + low)) & ~low));
         }
-        float in_float[lane_tile];
-        for (std::size_t i = 0; i < lane_tile; ++i) in_float[i] = static_cast<float>(units[i]);
         for (std::size_t i = 0; i < lane_tile; ++i) x[i] = T(in_float[i]);
     } else {
-        for (std::size_t i = 0; i < lane_tile; ++i) x[i] = static_cast<T>(units[i]);
+        T made[lane_tile];
+        for (std::size_t i = 0; i < lane_tile; ++i) made[i] = static_cast<T>(units(i));
+        for (std::size_t i = 0; i < lane_tile; ++i) x[i] = made[i];
     }
 }
 template <class T>
