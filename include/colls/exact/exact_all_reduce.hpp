@@ -1,0 +1,104 @@
+// Calls with colls::exact on buffers of numbers, and exact_all_reduce, which keeps their memory.
+//
+//     colls::all_reduce(comm, gradients, colls::exact);                 // float, double, bfloat16 or half
+//     colls::all_reduce<colls::ring>(comm, in, out, colls::exact);
+//
+// How it works: an all_reduce by max finds each element's greatest exponent (1 byte each, 2 for double). In the unit
+// that this gives every rank writes its addend as an integer of 64 bits (double: two), rounded to nearest even; the
+// integers are added by a reduce_scatter, each rank rounds its block once, and an all_gather hands the numbers round
+// (Demmel and Nguyen 2015 add in bins that do not depend on the order; here an element has one bin, at its greatest
+// addend). Schedules that do not cut into blocks, and calls of a few KB, all-reduce the integers instead. Both are
+// integers: whatever adds them, and in whatever order, gives the same bits.
+#pragma once
+
+#include <colls/blocks.hpp>
+#include <colls/collectives.hpp>
+#include <colls/exact/detail/work.hpp>
+#include <colls/exact/exact_sum.hpp>
+
+#include <cstddef>
+#include <span>
+#include <type_traits>
+
+namespace colls::inline v1 {
+
+/// An all_reduce with colls::exact that keeps its memory from call to call: 9 bytes (double: 18) for an element, of at
+/// most 2^18 elements.
+template <class T, class Schedule = automatic>
+class exact_all_reduce {
+    static_assert(
+        detail::is_exact_number<T>, "colls: exact_all_reduce takes float, double, colls::bfloat16 or colls::half");
+
+public:
+    /// @param comm   must outlive this object
+    /// @param count  the number of elements, the same on every rank
+    exact_all_reduce(communicator& comm, std::size_t count)
+        : work_(comm, count < detail::exact_chunk ? count : detail::exact_chunk), count_(count) {}
+
+    /// Sums the ranks' `in` to every rank's `out`, which may be `in`. Collective. Throws invalid_argument where one of
+    /// them is not of count() elements, and as all_reduce.
+    void operator()(std::span<const T> in, std::span<T> out) {
+        if (in.size() != count_ || out.size() != count_)
+            detail::refuse_exact(work_.comm(), "colls: exact_all_reduce: a buffer has not count() elements");
+        detail::exact_all_reduce_of<Schedule, T>(work_, in, out);
+    }
+    /// The same in place.
+    void operator()(std::span<T> inout) { (*this)(inout, inout); }
+
+    std::size_t count() const { return count_; }
+
+private:
+    detail::exact_work<T> work_;
+    std::size_t count_;
+};
+
+/// all_reduce with colls::exact on numbers: one addend an element and rank (exact.hpp).
+template <class Schedule = automatic, detail::exact_numbers Out, class In, class... V>
+void all_reduce(communicator& comm, In&& in, Out&& out, const exact_t&, const V&... schedule) {
+    using T = detail::element_of<Out>;
+    const std::span<T> to(out);
+    const std::span<const T> from(in);
+    if (from.size() != to.size())
+        detail::refuse_exact(comm, "colls: all_reduce with colls::exact: input and output differ in length");
+    detail::exact_work<T> work(comm, to.size() < detail::exact_chunk ? to.size() : detail::exact_chunk);
+    detail::exact_all_reduce_of<Schedule, T>(work, from, to, schedule...);
+}
+/// The same in place.
+template <class Schedule = automatic, detail::exact_numbers InOut, class... V>
+void all_reduce(communicator& comm, InOut&& inout, const exact_t&, const V&... schedule) {
+    v1::all_reduce<Schedule>(comm, inout, inout, exact, schedule...);
+}
+
+/// reduce with colls::exact on numbers.
+template <class Schedule = automatic, class In, class Out, class... V>
+    requires(detail::is_exact_number<std::remove_const_t<detail::element_of<In>>>)
+void reduce(communicator& comm, In&& in, Out&& out, const exact_t&, int root, const V&... schedule) {
+    using T = std::remove_const_t<detail::element_of<In>>;
+    const std::span<const T> from(in);
+    const std::span<T> to(out);
+    if (root < 0 || root >= comm.size())
+        detail::refuse_exact(comm, "colls: reduce with colls::exact: the root is out of range");
+    if (comm.rank() == root && from.size() != to.size())
+        detail::refuse_exact(comm, "colls: reduce with colls::exact: input and output differ in length");
+    detail::exact_work<T> work(comm, from.size());
+    work.template contribute<automatic>(from);
+    work.template add_at<Schedule>(root, schedule...);
+    if (comm.rank() == root) work.round({0, from.size()}, to.data());
+}
+
+/// reduce_scatter with colls::exact on numbers.
+template <class Schedule = automatic, class In, detail::exact_numbers Out, class... V>
+void reduce_scatter(communicator& comm, In&& in, Out&& out, const exact_t&, const V&... schedule) {
+    using T = detail::element_of<Out>;
+    const std::span<const T> from(in);
+    const std::span<T> to(out);
+    const buffer_block own = block_of(from.size(), comm.size(), comm.rank());
+    if (to.size() != own.size)
+        detail::refuse_exact(comm, "colls: reduce_scatter with colls::exact: the output is not as long as the block");
+    detail::exact_work<T> work(comm, from.size());
+    work.template contribute<automatic>(from);
+    work.template add_blocks<Schedule>(schedule...);
+    work.round(own, to.data());
+}
+
+}  // namespace colls::inline v1
