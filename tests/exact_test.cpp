@@ -461,6 +461,18 @@ TEST_CASE("exact calls: more ranks than doubles hold, long buffers, no elements"
     });
 }
 
+TEMPLATE_TEST_CASE("exact calls: small floats are rounded once, not by way of float", "[exact]", bfloat16, half) {
+    using T = TestType;
+    // A little above the middle between 1 and the next number: in float it would be the middle, which goes to even.
+    const double addends[] = {
+        1, std::is_same_v<T, half> ? 0x1p-11 : 0x1p-8, std::is_same_v<T, half> ? 0x1p-24 : 0x1p-30};
+    colls::threads::run(3, [&](colls::communicator& comm) {
+        std::vector<T> x(3000, static_cast<T>(addends[comm.rank()]));
+        colls::all_reduce(comm, x, colls::exact);
+        for (const T v : x) expect(real(v) > 1, "rounded up");
+    });
+}
+
 TEST_CASE("exact: one result on every transport", "[exact]") {
     const columns<float> data(1300, 3, 2);
     const auto want = results(data);
