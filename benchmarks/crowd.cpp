@@ -54,10 +54,11 @@ struct figures {
 figures measured(const settings& s, const std::string& side, int n) {
     const bool is_peer = side.starts_with("openmpi");
     const std::string command =
-        is_peer ? fmt::format("exec timeout {} {} --allow-run-as-root --oversubscribe --bind-to none {} -n {} {}crowd_mpi {}",
+        is_peer ? fmt::format(
+                      "exec timeout {} {} --allow-run-as-root --oversubscribe --bind-to none {} -n {} {}crowd_mpi {}",
                       s.limit, s.mpirun, side == "openmpi" ? "" : "--mca btl tcp,self", n, s.folder, s.calls)
-                : fmt::format("{}exec timeout {} {}crowd --as {} -n {} --calls {}", side == "tcp" ? "COLLS_TRANSPORT=tcp " : "",
-                      s.limit, s.folder, side, n, s.calls);
+                : fmt::format("{}exec timeout {} {}crowd --as {} -n {} --calls {}",
+                      side == "tcp" ? "COLLS_TRANSPORT=tcp " : "", s.limit, s.folder, side, n, s.calls);
     const double begin = bench::monotonic_seconds();
     std::FILE* const pipe = popen((command + " 2>&1").c_str(), "r");
     if (pipe == nullptr) throw std::runtime_error("cannot start " + command);
@@ -86,13 +87,16 @@ std::string text_of(double seconds) {
                           : fmt::format("{:.3g} s", seconds);
 }
 std::string text_of_size(std::size_t bytes) {
-    return bytes < 1024 ? fmt::format("{} B", bytes) : bytes < 1 << 20 ? fmt::format("{} KB", bytes >> 10) : fmt::format("{} MB", bytes >> 20);
+    return bytes < 1024      ? fmt::format("{} B", bytes)
+           : bytes < 1 << 20 ? fmt::format("{} KB", bytes >> 10)
+                             : fmt::format("{} MB", bytes >> 20);
 }
 
 void compare(const settings& s) {
     using example::unit;
     const example::axis over{"ranks", true}, seconds{"time", true, unit::seconds};
-    example::plot forming(fmt::format("Until a group is formed, on {} cores", std::thread::hardware_concurrency()), over, seconds);
+    example::plot forming(
+        fmt::format("Until a group is formed, on {} cores", std::thread::hardware_concurrency()), over, seconds);
     std::map<std::size_t, example::plot> calls;
     for (const std::size_t bytes : {bench::crowd_sizes[0], bench::crowd_sizes[3]})
         calls.emplace(bytes, example::plot(fmt::format("all_reduce of {}", text_of_size(bytes)), over, seconds));
@@ -122,7 +126,8 @@ void compare(const settings& s) {
             forming.add(side, n, formed);
             for (const std::size_t bytes : bench::crowd_sizes) {
                 const double later = median([&](const figures& f) { return f.median.at(bytes); });
-                fmt::print(" {} | {} |", text_of(later), text_of(median([&](const figures& f) { return f.first.at(bytes); })));
+                fmt::print(
+                    " {} | {} |", text_of(later), text_of(median([&](const figures& f) { return f.first.at(bytes); })));
                 if (const auto p = calls.find(bytes); p != calls.end()) p->second.add(side, n, later);
             }
             fmt::print("\n");
@@ -140,8 +145,10 @@ void compare(const settings& s) {
 int main(int argc, char** argv) {
     settings s;
     CLI::App app{
-        "Groups of many ranks on few cores, one after the other: threads, processes over shared memory and over TCP, and\n"
-        "Open MPI over both. For each: until all ranks have met, and all_reduce by size, the median of later calls and the\n"
+        "Groups of many ranks on few cores, one after the other: threads, processes over shared memory and over TCP, "
+        "and\n"
+        "Open MPI over both. For each: until all ranks have met, and all_reduce by size, the median of later calls and "
+        "the\n"
         "first call, each with the barrier that follows."};
     app.option_defaults()->always_capture_default();
     app.add_option("-n,--ranks", s.ranks, "group sizes")->delimiter(',')->check(CLI::Range(1, 4096));

@@ -18,7 +18,8 @@ inline double monotonic_seconds() {
 /// Prints, on rank 0, when the group had been formed, and for each size the first call's seconds and the median of the
 /// others', each call between two barriers. `sum` is an all_reduce, `meet` a barrier.
 template <class Sum, class Meet>
-void measure_crowd(int rank, int ranks, std::span<const std::size_t> sizes, int calls, const Sum& sum, const Meet& meet) {
+void measure_crowd(
+    int rank, int ranks, std::span<const std::size_t> sizes, int calls, const Sum& sum, const Meet& meet) {
     meet();
     if (rank == 0) std::printf("formed %.6f\n", monotonic_seconds());
     for (const std::size_t bytes : sizes) {
@@ -34,7 +35,8 @@ void measure_crowd(int rank, int ranks, std::span<const std::size_t> sizes, int 
         const double first = times.front();
         times.erase(times.begin());
         std::sort(times.begin(), times.end());
-        const bool right = std::all_of(out.begin(), out.end(), [&](double x) { return x == ranks * (ranks + 1) / 2.0; });
+        const bool right =
+            std::all_of(out.begin(), out.end(), [&](double x) { return x == ranks * (ranks + 1) / 2.0; });
         if (!right) std::printf("wrong\n");
         if (rank == 0) std::printf("call %zu %.9f %.9f\n", bytes, first, times[times.size() / 2]);
     }

@@ -186,7 +186,7 @@ private:
     template <class X>
     void add_whole(const X* x, std::size_t count) {
         detail::add_block(
-            x, count, [&](X number) { add_number(T(number), false); },
+            x, count, [&](X one) { add_number(T(one), false); },
             [&](std::int64_t units, int exponent) { add_scaled(units, exponent); });
     }
     template <class X>
