@@ -461,6 +461,38 @@ TEST_CASE("exact calls: more ranks than doubles hold, long buffers, no elements"
     });
 }
 
+TEMPLATE_TEST_CASE(
+    "exact calls: sums of addends at hand are those of the integers", "[exact]", float, double, bfloat16, half) {
+    using T = TestType;
+    random_source random(11);
+    for (const int ranks : {1, 2, 3, 5, 32, 33})
+        for (int k = any_bits; k < samples; ++k)
+            for (const std::size_t count : {std::size_t{0}, std::size_t{63}, std::size_t{64}, std::size_t{200}}) {
+                const std::size_t stride = count + 3;
+                const auto kind = static_cast<sample>(k);
+                const std::vector<T> x = numbers<T>(kind, stride * static_cast<std::size_t>(ranks), random);
+                std::vector<T> made(count), wanted(count);
+                std::vector<colls::detail::level_of<T>> levels(count), own(count);
+                std::vector<std::int64_t> sums(2 * count), lanes(2 * count);
+                const auto of = [&](int r) { return x.data() + static_cast<std::size_t>(r) * stride; };
+                for (int r = 0; r < ranks; ++r) {
+                    colls::detail::find_levels(of(r), count, own.data());
+                    for (std::size_t i = 0; i < count; ++i) levels[i] = std::max(levels[i], own[i]);
+                }
+                for (int r = 0; r < ranks; ++r) {
+                    colls::detail::fill_lanes(of(r), count, levels.data(), lanes.data(), lanes.data() + count);
+                    for (std::size_t i = 0; i < 2 * count; ++i) sums[i] += lanes[i];
+                }
+                colls::detail::round_lanes(
+                    levels.data(), sums.data(), sums.data() + count, count, ranks, wanted.data());
+                colls::detail::sum_addends<T>({x.data(), stride, ranks}, count, made.data());
+                std::size_t bad = 0;
+                for (std::size_t i = 0; i < count; ++i) bad += raw(made[i]) != raw(wanted[i]);
+                INFO(ranks << " ranks, kind " << k << ", " << count << " elements");
+                CHECK(bad == 0);
+            }
+}
+
 TEMPLATE_TEST_CASE("exact calls: small floats are rounded once, not by way of float", "[exact]", bfloat16, half) {
     using T = TestType;
     // A little above the middle between 1 and the next number: in float it would be the middle, which goes to even.

@@ -3,12 +3,17 @@
 //     colls::all_reduce(comm, gradients, colls::exact);                 // float, double, bfloat16 or half
 //     colls::all_reduce<colls::ring>(comm, in, out, colls::exact);
 //
-// How it works: an all_reduce by max finds each element's greatest exponent (1 byte each, 2 for double). In the unit
-// that this gives every rank writes its addend as an integer of 64 bits (double: two), rounded to nearest even; the
-// integers are added by a reduce_scatter, each rank rounds its block once, and an all_gather hands the numbers round
-// (Demmel and Nguyen 2015 add in bins that do not depend on the order; here an element has one bin, at its greatest
-// addend). Schedules that do not cut into blocks, and calls of a few KB, all-reduce the integers instead. Both are
-// integers: whatever adds them, and in whatever order, gives the same bits.
+// How it works, on up to 32 ranks where no schedule is named: every rank gets the addends of its block from all others
+// (an all_to_all), sums each element's as integers in a unit that the greatest exponent among them gives, rounded to
+// nearest even, rounds the sum once, and an all_gather hands the numbers round: as many bytes as a plain all_reduce. Of
+// a few KB together all addends go to every rank.
+//
+// With a schedule, and on more ranks: an all_reduce by max finds each element's greatest exponent (1 byte each, 2 for
+// double). In the unit that this gives every rank writes its addend as an integer of 64 bits (double: two), rounded to
+// nearest even; the integers are added by a reduce_scatter, each rank rounds its block once, and an all_gather hands
+// the numbers round (Demmel and Nguyen 2015 add in bins that do not depend on the order; here an element has one bin,
+// at its greatest addend). Schedules that do not cut into blocks, and calls of a few KB, all-reduce the integers
+// instead. Both are integers: whatever adds them, and in whatever order, gives the same bits.
 #pragma once
 
 #include <colls/blocks.hpp>
@@ -22,8 +27,8 @@
 
 namespace colls::inline v1 {
 
-/// An all_reduce with colls::exact that keeps its memory from call to call: 9 bytes (double: 18) for an element, of at
-/// most 2^18 elements.
+/// An all_reduce with colls::exact that keeps its memory from call to call: of at most 2^18 elements, or 9 bytes
+/// (double: 18) for each of so many.
 template <class T, class Schedule = automatic>
 class exact_all_reduce {
     static_assert(
@@ -32,15 +37,14 @@ class exact_all_reduce {
 public:
     /// @param comm   must outlive this object
     /// @param count  the number of elements, the same on every rank
-    exact_all_reduce(communicator& comm, std::size_t count)
-        : work_(comm, count < detail::exact_chunk ? count : detail::exact_chunk), count_(count) {}
+    exact_all_reduce(communicator& comm, std::size_t count) : comm_(&comm), call_(comm, count), count_(count) {}
 
     /// Sums the ranks' `in` to every rank's `out`, which may be `in`. Collective. Throws invalid_argument where one of
     /// them is not of count() elements, and as all_reduce.
     void operator()(std::span<const T> in, std::span<T> out) {
         if (in.size() != count_ || out.size() != count_)
-            detail::refuse_exact(work_.comm(), "colls: exact_all_reduce: a buffer has not count() elements");
-        detail::exact_all_reduce_of<Schedule, T>(work_, in, out);
+            detail::refuse_exact(*comm_, "colls: exact_all_reduce: a buffer has not count() elements");
+        call_(in, out);
     }
     /// The same in place.
     void operator()(std::span<T> inout) { (*this)(inout, inout); }
@@ -48,7 +52,8 @@ public:
     std::size_t count() const { return count_; }
 
 private:
-    detail::exact_work<T> work_;
+    communicator* comm_;
+    detail::exact_call<T, Schedule> call_;
     std::size_t count_;
 };
 
@@ -60,8 +65,7 @@ void all_reduce(communicator& comm, In&& in, Out&& out, const exact_t&, const V&
     const std::span<const T> from(in);
     if (from.size() != to.size())
         detail::refuse_exact(comm, "colls: all_reduce with colls::exact: input and output differ in length");
-    detail::exact_work<T> work(comm, to.size() < detail::exact_chunk ? to.size() : detail::exact_chunk);
-    detail::exact_all_reduce_of<Schedule, T>(work, from, to, schedule...);
+    detail::exact_call<T, Schedule, V...>(comm, to.size())(from, to, schedule...);
 }
 /// The same in place.
 template <class Schedule = automatic, detail::exact_numbers InOut, class... V>
@@ -95,6 +99,9 @@ void reduce_scatter(communicator& comm, In&& in, Out&& out, const exact_t&, cons
     const buffer_block own = block_of(from.size(), comm.size(), comm.rank());
     if (to.size() != own.size)
         detail::refuse_exact(comm, "colls: reduce_scatter with colls::exact: the output is not as long as the block");
+    if constexpr (detail::is_chosen_by_library<Schedule> && sizeof...(V) == 0)
+        if (comm.size() <= detail::exact_few_ranks)
+            return detail::exact_addends<T>(comm, from.size()).reduce_scatter(from, to);
     detail::exact_work<T> work(comm, from.size());
     work.template contribute<automatic>(from);
     work.template add_blocks<Schedule>(schedule...);

@@ -4,13 +4,17 @@
 
 #include <colls/blocks.hpp>
 #include <colls/collectives.hpp>
+#include <colls/exact/detail/addend_sums.hpp>
 #include <colls/exact/detail/lanes.hpp>
 #include <colls/family.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <type_traits>
+#include <vector>
 
 namespace colls::inline v1::detail {
 
@@ -25,7 +29,6 @@ class exact_work {
 public:
     exact_work(communicator& comm, std::size_t count)
         : comm_(&comm),
-          capacity_(count),
           levels_(comm.template allocate<level_of<T>>(count)),
           integers_(comm.template allocate<std::int64_t>(count * format::lanes)) {
         if (comm.size() >= format::most_ranks)
@@ -63,7 +66,6 @@ public:
     }
 
     communicator& comm() const { return *comm_; }
-    std::size_t capacity() const { return capacity_; }
 
 private:
     std::span<level_of<T>> levels() { return {levels_.data(), count_}; }
@@ -72,9 +74,53 @@ private:
     std::int64_t* second() { return format::lanes == 2 ? lane(1).data() : nullptr; }
 
     communicator* comm_;
-    std::size_t capacity_, count_ = 0;
+    std::size_t count_ = 0;
     memory<level_of<T>> levels_;
     memory<std::int64_t> integers_;  // a lane after the other
+};
+
+/// Addends of all ranks of so many bytes together go to every rank: one call.
+inline constexpr std::size_t exact_small = 8 * 1024;
+
+/// Calls of few ranks, of `count` elements at most.
+template <class T>
+class exact_addends {
+public:
+    exact_addends(communicator& comm, std::size_t count)
+        : comm_(&comm),
+          sent_(ranks()),
+          received_(ranks()),
+          addends_(comm.template allocate<T>(std::max(
+              ranks() * ((count + ranks() - 1) / ranks()), std::min(ranks() * count, exact_small / sizeof(T))))) {}
+
+    void all_reduce(std::span<const T> in, std::span<T> out) {
+        if (in.size() * ranks() * sizeof(T) <= exact_small) {
+            const std::span<T> all(addends_.data(), in.size() * ranks());
+            all_gather(*comm_, in, all);
+            return sum_addends<T>({all.data(), in.size(), comm_->size()}, in.size(), out.data());
+        }
+        const buffer_block own = block_of(in.size(), comm_->size(), comm_->rank());
+        const std::span<T> mine = out.subspan(own.offset, own.size);
+        reduce_scatter(in, mine);
+        all_gather(*comm_, mine, out);
+    }
+    /// `out`: of the rank's block.
+    void reduce_scatter(std::span<const T> in, std::span<T> out) {
+        for (int r = 0; r < comm_->size(); ++r) {
+            sent_[static_cast<std::size_t>(r)] = block_of(in.size(), comm_->size(), r).size;
+            received_[static_cast<std::size_t>(r)] = out.size();
+        }
+        const std::span<T> all(addends_.data(), out.size() * ranks());
+        all_to_all_v(*comm_, in, all, sent_, received_);
+        sum_addends<T>({all.data(), out.size(), comm_->size()}, out.size(), out.data());
+    }
+
+private:
+    std::size_t ranks() const { return static_cast<std::size_t>(comm_->size()); }
+
+    communicator* comm_;
+    std::vector<std::size_t> sent_, received_;
+    memory<T> addends_;
 };
 
 /// Elements that a call takes at a time, so that the integers stay in a processor's caches.
@@ -103,28 +149,47 @@ bool exact_by_blocks(int n, std::size_t count) {
     throw error(errc::invalid_argument, why, comm.rank());
 }
 
-template <class Schedule, class T, class... V>
-void exact_all_reduce_of(exact_work<T>& work, std::span<const T> in, std::span<T> out, const V&... schedule) {
-    communicator& comm = work.comm();
-    std::size_t at = 0;
-    do {
-        const std::size_t count = in.size() - at < work.capacity() ? in.size() - at : work.capacity();
-        const std::span<T> made = out.subspan(at, count);
-        work.template contribute<Schedule>(in.subspan(at, count), schedule...);
+/// Either way to all_reduce, with its memory. In chunks.
+template <class T, class Schedule, class... V>
+class exact_call {
+public:
+    exact_call(communicator& comm, std::size_t count) : capacity_(count < exact_chunk ? count : exact_chunk) {
+        if (is_chosen_by_library<Schedule> && sizeof...(V) == 0 && comm.size() <= exact_few_ranks)
+            addends_.emplace(comm, capacity_);
+        else
+            integers_.emplace(comm, capacity_);
+    }
+    void operator()(std::span<const T> in, std::span<T> out, const V&... schedule) {
+        std::size_t at = 0;
+        do {
+            const std::size_t count = in.size() - at < capacity_ ? in.size() - at : capacity_;
+            const std::span<const T> from = in.subspan(at, count);
+            const std::span<T> made = out.subspan(at, count);
+            addends_ ? addends_->all_reduce(from, made) : by_integers(from, made, schedule...);
+            at += count;
+        } while (at < in.size());
+    }
+
+private:
+    void by_integers(std::span<const T> in, std::span<T> out, const V&... schedule) {
+        exact_work<T>& work = *integers_;
+        communicator& comm = work.comm();
+        work.template contribute<Schedule>(in, schedule...);
         if constexpr (may_cut<Schedule, V...>)
-            if (exact_by_blocks<Schedule, T>(comm.size(), count)) {
-                const buffer_block own = block_of(count, comm.size(), comm.rank());
-                const std::span<T> mine = made.subspan(own.offset, own.size);
+            if (exact_by_blocks<Schedule, T>(comm.size(), in.size())) {
+                const buffer_block own = block_of(in.size(), comm.size(), comm.rank());
+                const std::span<T> mine = out.subspan(own.offset, own.size);
                 work.template add_blocks<Schedule>();
                 work.round(own, mine.data());
-                all_gather<Schedule>(comm, mine, made);
-                at += count;
-                continue;
+                return all_gather<Schedule>(comm, mine, out);
             }
         work.template add_all<Schedule>(schedule...);
-        work.round({0, count}, made.data());
-        at += count;
-    } while (at < in.size());
-}
+        work.round({0, in.size()}, out.data());
+    }
+
+    std::size_t capacity_;
+    std::optional<exact_addends<T>> addends_;
+    std::optional<exact_work<T>> integers_;
+};
 
 }  // namespace colls::inline v1::detail

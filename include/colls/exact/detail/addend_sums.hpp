@@ -1,0 +1,218 @@
+// Sums of elements of which all addends are at hand: what the integers of lanes.hpp would give, without writing them.
+// IWYU pragma: private, include <colls/exact.hpp>
+//
+// A tile is summed by vectors, in the registers: the greatest magnitude of each element gives its unit; each addend is
+// rounded to units, and these are added as integers. If an element of the tile is special, or may have to do with
+// subnormals, the tile is summed again, number by number.
+#pragma once
+
+#include <colls/exact/detail/block_sums.hpp>
+#include <colls/exact/detail/lanes.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpsabi"  // vectors are passed among inlined functions alone
+#endif
+
+namespace colls::inline v1::detail {
+
+/// So many ranks at most send each other their addends, and each sums a block's itself: as many bytes as a plain
+/// all_reduce moves, and fewer passes over memory.
+inline constexpr int exact_few_ranks = 32;
+
+/// x[r * stride + i] is rank r's addend of element i.
+template <class T>
+struct addends_of {
+    const T* x;
+    std::size_t stride;
+    int ranks;
+    const T* of(int r) const { return x + static_cast<std::size_t>(r) * stride; }
+};
+
+/// The integers of any element.
+template <class T>
+void sum_one_by_one(const addends_of<T>& all, std::size_t at, std::size_t count, T* to) {
+    for (std::size_t i = at; i < at + count; ++i) {
+        level_of<T> level = 0;
+        for (int r = 0; r < all.ranks; ++r)
+            if (const level_of<T> own = own_level(all.of(r)[i]); own > level) level = own;
+        std::int64_t first = 0, second = 0;
+        for (int r = 0; r < all.ranks; ++r) {
+            std::int64_t one = 0, two = 0;
+            to_lanes(all.of(r)[i], level, one, two);
+            first += one;
+            if constexpr (lane_format<T>::lanes == 2) second += two;
+        }
+        to[i] = from_lanes<T>(level, first, second);
+    }
+}
+
+/// Vectors of X, float or double.
+template <class X>
+struct addend_vectors {
+    using format = lane_format<X>;
+    using doubles = typename vectors_of<double>::four;
+    using longs = typename vectors_of<double>::integers;
+    using integers = typename vectors_of<X>::integers;
+    static constexpr std::size_t step = sizeof(integers) / sizeof(X), halves = step / 4;
+
+    [[gnu::always_inline]] static void load(doubles& to, const X* x) {
+        typename vectors_of<X>::four v;
+        std::memcpy(&v, x, sizeof v);
+        to = __builtin_convertvector(v, doubles);
+    }
+    [[gnu::always_inline]] static void widen(longs& to, const integers& x, std::size_t half) {
+        if constexpr (sizeof(X) == 8) {
+            to = x;
+        } else {
+            using four = std::int32_t __attribute__((vector_size(16)));
+            four v;
+            std::memcpy(&v, reinterpret_cast<const char*>(&x) + half * sizeof v, sizeof v);
+            to = __builtin_convertvector(v, longs);
+        }
+    }
+
+    /// Sums `step` elements. `bad`: some bit of it is set where an element must be summed one by one. `odd`: what float
+    /// cannot hold sets its last bit: then rounding a second time is rounding once.
+    template <bool odd>
+    [[gnu::always_inline]] static void sum(const addends_of<X>& all, std::size_t at, X* to, integers& bad) {
+        using integer = std::remove_reference_t<decltype(bad[0])>;
+        constexpr auto magnitude = static_cast<integer>(~std::make_unsigned_t<integer>{} >> 1);
+        integers most{};
+        for (int r = 0; r < all.ranks; ++r) {
+            integers bits;
+            std::memcpy(&bits, all.of(r) + at, sizeof bits);
+            bits &= magnitude;
+            most = bits > most ? bits : most;
+        }
+        const integers level = most >> (format::digits - 1);
+        bad |= (most != 0) & ((level < format::lowest_level) | (level == format::special));
+        for (std::size_t h = 0; h < halves; ++h) {
+            longs levels;
+            widen(levels, level, h);
+            constexpr std::int64_t top = 1023 + format::width - 1 + format::bias,
+                                   base = 1023 - format::bias - format::width + 1;
+            longs up = top - levels, down = levels;
+            if constexpr (format::lanes == 2) {  // of zeros, whatever the scale
+                up = up < 2046 ? up : longs{} + 2046;
+                down = down > format::width ? down : longs{} + format::width;
+            }
+            up <<= 52;
+            down = (down + base) << 52;
+            doubles scale, back;
+            std::memcpy(&scale, &up, sizeof scale);
+            std::memcpy(&back, &down, sizeof back);
+            longs first{}, second{};
+            for (int r = 0; r < all.ranks; ++r) {
+                doubles x;
+                load(x, all.of(r) + at + 4 * h);
+                add(x * scale, first, second);
+            }
+            doubles made;
+            real(made, first);
+            if constexpr (format::lanes == 2) {
+                doubles rest;
+                real(rest, second);
+                made += rest * (1 / next);
+            }
+            made *= back;
+            if constexpr (sizeof(X) == 8) {
+                std::memcpy(to, &made, sizeof made);
+            } else {
+                if constexpr (odd) {
+                    constexpr std::int64_t low = 0x1fffffff;
+                    longs bits;
+                    std::memcpy(&bits, &made, sizeof bits);
+                    bits = (bits | ((bits & low) + low)) & ~low;
+                    std::memcpy(&made, &bits, sizeof made);
+                }
+                const auto narrow = __builtin_convertvector(made, typename vectors_of<float>::four);
+                std::memcpy(to + 4 * h, &narrow, sizeof narrow);
+            }
+        }
+    }
+
+private:
+    static constexpr double next = static_cast<double>(std::int64_t{1} << format::width);
+
+    [[gnu::always_inline]] static void whole(longs& to, const doubles& units) {
+        const doubles shifted = units + format::to_integer;
+        std::memcpy(&to, &shifted, sizeof to);
+        to -= static_cast<std::int64_t>(format::bits_of_double(format::to_integer));
+    }
+    [[gnu::always_inline]] static void real(doubles& to, const longs& x) {
+        const longs shifted = x + static_cast<std::int64_t>(format::bits_of_double(format::to_integer));
+        std::memcpy(&to, &shifted, sizeof to);
+        to -= format::to_integer;
+    }
+    [[gnu::always_inline]] static void add(const doubles& units, longs& first, longs& second) {
+        longs one;
+        whole(one, units);
+        first += one;
+        if constexpr (format::lanes == 2) {
+            doubles done;
+            real(done, one);
+            longs two;
+            whole(two, (units - done) * next);
+            second += two;
+        }
+    }
+};
+
+template <class T>
+[[gnu::always_inline]] inline void sums_loop(const addends_of<T>& all, std::size_t count, T* to) {
+    using X = std::conditional_t<sizeof(T) == 8, double, float>;
+    using vectors = addend_vectors<X>;
+    constexpr bool is_small = is_small_float<T>;
+    std::size_t at = 0;
+    if (all.ranks <= exact_few_ranks)
+        for (; at + lane_tile <= count; at += lane_tile) {
+            X made[lane_tile], widened[is_small ? exact_few_ranks * lane_tile : 1];
+            addends_of<X> tile{widened, lane_tile, all.ranks};
+            if constexpr (is_small) {
+                for (int r = 0; r < all.ranks; ++r) {
+                    const T* const from = all.of(r) + at;
+                    X* const to_float = widened + static_cast<std::size_t>(r) * lane_tile;
+                    for (std::size_t i = 0; i < lane_tile; ++i) to_float[i] = static_cast<X>(from[i]);
+                }
+            } else {
+                tile = {all.x + at, all.stride, all.ranks};
+            }
+            typename vectors::integers bad{};
+            for (std::size_t i = 0; i < lane_tile; i += vectors::step)
+                vectors::template sum<is_small>(tile, i, made + i, bad);
+            std::uint64_t words[4];
+            std::memcpy(words, &bad, sizeof words);
+            if ((words[0] | words[1] | words[2] | words[3]) != 0)
+                sum_one_by_one(all, at, lane_tile, to);
+            else
+                for (std::size_t i = 0; i < lane_tile; ++i) to[at + i] = T(made[i]);
+        }
+    sum_one_by_one(all, at, count - at, to);
+}
+
+#if defined(__x86_64__) && defined(__GNUC__)
+template <class T>
+[[gnu::target("avx2")]] void sum_addends_avx2(const addends_of<T>& all, std::size_t count, T* to) {
+    sums_loop(all, count, to);
+}
+#endif
+/// The sums of `count` elements. `to` may be the first rank's addends.
+template <class T>
+void sum_addends(const addends_of<T>& all, std::size_t count, T* to) {
+#if defined(__x86_64__) && defined(__GNUC__)
+    if (__builtin_cpu_supports("avx2")) return sum_addends_avx2(all, count, to);
+#endif
+    sums_loop(all, count, to);
+}
+
+}  // namespace colls::inline v1::detail
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
