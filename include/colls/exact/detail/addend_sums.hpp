@@ -98,10 +98,8 @@ struct addend_vectors {
             constexpr std::int64_t top = 1023 + format::width - 1 + format::bias,
                                    base = 1023 - format::bias - format::width + 1;
             longs up = top - levels, down = levels;
-            if constexpr (format::lanes == 2) {  // of zeros, whatever the scale
-                up = up < 2046 ? up : longs{} + 2046;
-                down = down > format::width ? down : longs{} + format::width;
-            }
+            // Of zeros, whose level is 0, any finite `up` will do; `down` must not be negative.
+            if constexpr (format::lanes == 2) down = down > format::width ? down : longs{} + format::width;
             up <<= 52;
             down = (down + base) << 52;
             doubles scale, back;
