@@ -58,6 +58,7 @@ struct addend_vectors {
     using format = lane_format<X>;
     using doubles = typename vectors_of<double>::four;
     using longs = typename vectors_of<double>::integers;
+    using words = std::uint64_t __attribute__((vector_size(32)));  // integers that may wrap where a tile is bad
     using integers = typename vectors_of<X>::integers;
     static constexpr std::size_t step = sizeof(integers) / sizeof(X), halves = step / 4;
 
@@ -97,15 +98,15 @@ struct addend_vectors {
             widen(levels, level, h);
             constexpr std::int64_t top = 1023 + format::width - 1 + format::bias,
                                    base = 1023 - format::bias - format::width + 1;
-            longs up = top - levels, down = levels;
             // Of zeros, whose level is 0, any finite `up` will do; `down` must not be negative.
-            if constexpr (format::lanes == 2) down = down > format::width ? down : longs{} + format::width;
-            up <<= 52;
-            down = (down + base) << 52;
+            longs least = levels;
+            if constexpr (format::lanes == 2) least = levels > format::width ? levels : longs{} + format::width;
+            const words up = reinterpret_cast<words>(top - levels) << 52, down = reinterpret_cast<words>(least + base)
+                                                                                 << 52;
             doubles scale, back;
             std::memcpy(&scale, &up, sizeof scale);
             std::memcpy(&back, &down, sizeof back);
-            longs first{}, second{};
+            words first{}, second{};
             for (int r = 0; r < all.ranks; ++r) {
                 doubles x;
                 load(x, all.of(r) + at + 4 * h);
@@ -123,8 +124,8 @@ struct addend_vectors {
                 std::memcpy(to, &made, sizeof made);
             } else {
                 if constexpr (odd) {
-                    constexpr std::int64_t low = 0x1fffffff;
-                    longs bits;
+                    constexpr std::uint64_t low = 0x1fffffff;
+                    words bits;
                     std::memcpy(&bits, &made, sizeof bits);
                     bits = (bits | ((bits & low) + low)) & ~low;
                     std::memcpy(&made, &bits, sizeof made);
@@ -138,24 +139,24 @@ struct addend_vectors {
 private:
     static constexpr double next = static_cast<double>(std::int64_t{1} << format::width);
 
-    [[gnu::always_inline]] static void whole(longs& to, const doubles& units) {
+    [[gnu::always_inline]] static void whole(words& to, const doubles& units) {
         const doubles shifted = units + format::to_integer;
         std::memcpy(&to, &shifted, sizeof to);
-        to -= static_cast<std::int64_t>(format::bits_of_double(format::to_integer));
+        to -= format::bits_of_double(format::to_integer);
     }
-    [[gnu::always_inline]] static void real(doubles& to, const longs& x) {
-        const longs shifted = x + static_cast<std::int64_t>(format::bits_of_double(format::to_integer));
+    [[gnu::always_inline]] static void real(doubles& to, const words& x) {
+        const words shifted = x + format::bits_of_double(format::to_integer);
         std::memcpy(&to, &shifted, sizeof to);
         to -= format::to_integer;
     }
-    [[gnu::always_inline]] static void add(const doubles& units, longs& first, longs& second) {
-        longs one;
+    [[gnu::always_inline]] static void add(const doubles& units, words& first, words& second) {
+        words one;
         whole(one, units);
         first += one;
         if constexpr (format::lanes == 2) {
             doubles done;
             real(done, one);
-            longs two;
+            words two;
             whole(two, (units - done) * next);
             second += two;
         }
