@@ -1,5 +1,5 @@
-// Sums whose bits depend on nothing but the multiset of the addends: not on their order, the number of ranks, who holds
-// which, the schedule, the transport, or the processor's vectors.
+// Sums whose bits depend on nothing but the multiset of the addends: not on their order, the number of ranks, which
+// rank holds which, the schedule, the transport, or the processor's vectors.
 //
 //     colls::exact_sum<float> total;                              // exact_sum.hpp: without any rounding
 //     total.add(my_values);

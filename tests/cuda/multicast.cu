@@ -4,6 +4,8 @@
 // Where devices have none: groups go without, or are refused in words where the options name the protocol. With an
 // argument, `with` or `without`: it is an error if the devices have no multicast memory, or have some. With a second:
 // the reason that a refused group gives.
+#include "multicast.hpp"
+
 #include <colls/schedules/ring.hpp>
 #include <colls/transports/cuda.hpp>
 
@@ -19,6 +21,8 @@
 #include <vector>
 
 namespace {
+
+using multicast_test::contribution, multicast_test::options;
 
 using colls::errc;
 using colls::cuda::protocol;
@@ -38,15 +42,6 @@ __global__ void fold(std::byte* all, std::uint32_t vectors) {
         detail::store_to_all(all + v * 16, detail::load_folded<T, Op>(all + v * 16));
 }
 
-/// What a rank contributes: small, so that sums of all types are exact, with all bits set at times in integers.
-template <class T>
-T contribution(std::size_t rank, std::size_t i) {
-    const auto x = static_cast<int>((i * 7 + rank * 13) % 50) - 20;
-    if constexpr (std::is_integral_v<T>)
-        return static_cast<T>(x) * (i % 3 == 0 ? static_cast<T>(0x01010101) : T{1});
-    else
-        return static_cast<T>(static_cast<float>(x));
-}
 template <class T>
 float as_number(const T& x) {
     return static_cast<float>(x);
@@ -222,21 +217,6 @@ void reduces(
     }
     expect(bad == 0, what + ": " + std::to_string(bad) + " wrong results");
     expect(changed == 0, what + ": the input is changed");
-}
-
-/// Two blocks a rank; 1 KB of multicast memory each, so that calls have several chunks; no scratch memory for
-/// schedules: a call that is not eager succeeds by the switch only.
-colls::cuda::options options(protocol p) {
-    colls::cuda::options o;
-    o.channels = 2;
-    o.protocol = p;
-    o.multicast = true;
-    o.multicast_bytes = 1000;
-    o.scratch_bytes = 128;
-    o.packet_bytes = 0;
-    o.small_bytes = 64;
-    o.timeout = 60;
-    return o;
 }
 
 template <class F>

@@ -5,6 +5,7 @@
 // device, `hosts` and the reason, of several hosts, or `fault`, the reason, a rank, and the call of the driver that
 // fails there; `killed`: a rank ends in a call. Without any: as many ranks as there are devices, whatever they have.
 #include "devices.hpp"
+#include "multicast.hpp"
 
 #include <colls/colls.hpp>
 #include <colls/schedules/ring.hpp>
@@ -29,6 +30,8 @@
 
 namespace {
 
+using multicast_test::contribution, multicast_test::options;
+
 using colls::errc;
 using colls::cuda::protocol;
 using colls::cuda::detail::check;
@@ -38,34 +41,10 @@ namespace detail = colls::cuda::detail;
     throw colls::error(errc::invalid_argument, ("wrong: " + what).c_str());
 }
 
-/// Two blocks a rank; 1 KB of multicast memory each, so that calls have several chunks; too little scratch memory for
-/// schedules: a call that is not eager succeeds by the switch only.
-colls::cuda::options options(protocol p) {
-    colls::cuda::options o;
-    o.channels = 2;
-    o.protocol = p;
-    o.multicast = true;
-    o.multicast_bytes = 1000;
-    o.scratch_bytes = 128;
-    o.packet_bytes = 0;
-    o.small_bytes = 64;
-    o.timeout = 60;
-    return o;
-}
-
-/// Small, so that all sums of floats are exact.
-template <class T>
-T contribution(int rank, std::size_t i) {
-    const int x = static_cast<int>((i * 7 + static_cast<std::size_t>(rank) * 13) % 50) - 20;
-    if constexpr (std::is_integral_v<T>)
-        return static_cast<T>(x) * (i % 3 == 0 ? T{0x01010101} : T{1});
-    else
-        return static_cast<T>(static_cast<float>(x));
-}
 template <class T, class Op>
 T folded(const Op& op, const std::vector<int>& ranks, std::size_t i) {
-    T x = contribution<T>(ranks[0], i);
-    for (std::size_t r = 1; r < ranks.size(); ++r) x = op(x, contribution<T>(ranks[r], i));
+    T x = contribution<T>(static_cast<std::size_t>(ranks[0]), i);
+    for (std::size_t r = 1; r < ranks.size(); ++r) x = op(x, contribution<T>(static_cast<std::size_t>(ranks[r]), i));
     return x;
 }
 
@@ -77,7 +56,7 @@ void reduces(colls::cuda::communicator& gpu, const std::vector<int>& members, st
     const std::size_t room = count + 32;
     const detail::private_stream stream(gpu.device());
     std::vector<T> x(room, T(77)), y(room, T(77));
-    for (std::size_t i = 0; i < count; ++i) x[8 + offset + i] = contribution<T>(own, i);
+    for (std::size_t i = 0; i < count; ++i) x[8 + offset + i] = contribution<T>(static_cast<std::size_t>(own), i);
     const detail::device_memory from(gpu.device(), room * sizeof(T), x.data()),
         to(gpu.device(), room * sizeof(T), y.data());
     T* const in = reinterpret_cast<T*>(from.data()) + 8 + offset;

@@ -62,11 +62,6 @@ struct addend_vectors {
     using integers = typename vectors_of<X>::integers;
     static constexpr std::size_t step = sizeof(integers) / sizeof(X), halves = step / 4;
 
-    [[gnu::always_inline]] static void load(doubles& to, const X* x) {
-        typename vectors_of<X>::four v;
-        std::memcpy(&v, x, sizeof v);
-        to = __builtin_convertvector(v, doubles);
-    }
     [[gnu::always_inline]] static void widen(longs& to, const integers& x, std::size_t half) {
         if constexpr (sizeof(X) == 8) {
             to = x;
@@ -109,7 +104,7 @@ struct addend_vectors {
             words first{}, second{};
             for (int r = 0; r < all.ranks; ++r) {
                 doubles x;
-                load(x, all.of(r) + at + 4 * h);
+                block_loops<X>::load(x, all.of(r) + at + 4 * h);
                 add(x * scale, first, second);
             }
             doubles made;
