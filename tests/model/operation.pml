@@ -7,15 +7,16 @@
  * what it reads there is what the plan says; a published value is never taken for that of another operation; results are
  * complete when a rank leaves; no deadlock.
  *
- * -DN=2|3, -DCALLS=..., -DWINDOW=..., -DCHUNKS=..., -DSTAGED (only scratch memory is within reach), and mutants, which
- * break it:
+ * -DN=2|3, -DCALLS=..., -DWINDOW=..., -DCHUNKS=..., -DSTAGED (only scratch memory is within reach), -DPLACES=... (then ranks
+ * stage in a ring of so many places, and leave before their peers have read what is there), and mutants, which break it:
  *   MUTANT_SHORT_WINDOW   begin() uses an operation slot again one operation too early
  *   MUTANT_NO_MASK        finish() counts an operation that ends before an earlier one as the earlier one
  *   MUTANT_ENTRY_FIRST    enter() publishes before it has written where the buffers are
  *   MUTANT_NO_ENTRY_WAIT  buffers are accessed before their owner has entered
  *   MUTANT_NO_EXIT_WAIT   a rank leaves without the waits at the exit
  *   MUTANT_PUBLISH_FIRST  a rank publishes its copies before it has made them
- *   MUTANT_NO_RING_WAIT   (STAGED) scratch memory is written again before the chunk in it has been read */
+ *   MUTANT_NO_RING_WAIT   (STAGED) scratch memory is written again before the chunk in it has been read
+ *   MUTANT_NO_READ_CHECK  (PLACES) so is a place of the ring before all ranks have completed the operation that used it */
 #ifndef N
 #define N 2
 #endif
@@ -51,9 +52,18 @@ byte owner[KEPT * N], result[KEPT * N * N];
 #define own(q) owner[(s % KEPT) * N + (q)]
 #define done(q, b) result[((s % KEPT) * N + (q)) * N + (b)]
 #ifdef STAGED
-byte scratch[KEPT * N * RING * 2];
-#define slot_of(q, at, i) scratch[(((s % KEPT) * N + (q)) * RING + (at) % RING) * 2 + (i)]
+#ifdef PLACES
+#define IN_RING PLACES
+byte user[N * PLACES];                 /* of a place: 1 + the operation that has staged there last */
+#else
+#define IN_RING 0
+#endif
+byte place[WINDOW * N];                /* of a line: where its rank stages, below KEPT for the time of the call alone */
+byte scratch[(KEPT + IN_RING) * N * RING * 2];
+#define slot_of(q, at, i) scratch[((place[line(q)] * N + (q)) * RING + (at) % RING) * 2 + (i)]
 #define slot(q, i) slot_of(q, chunk, i)
+#define tag ((s + 1) * 8 + chunk + 1)
+#define in_ring(q) (place[line(q)] >= KEPT)
 #endif
 
 /* Each rank's context. */
@@ -85,6 +95,12 @@ inline choose() {
 #else
 #define FREE WINDOW
 #endif
+#define user_of_place user[me * PLACES + s % PLACES]
+#ifdef MUTANT_NO_READ_CHECK
+#define has_read(q) true
+#else
+#define has_read(q) (completed[q] >= user_of_place)
+#endif
 #define has_freed(q) (completed[q] + FREE > s)
 #define is_least(q) (completed[q] >= least)
 inline begin() {
@@ -104,6 +120,15 @@ inline begin() {
             od
         fi;
         own(me) = s + 1;
+#ifdef STAGED
+        place[line(me)] = s % KEPT;
+#endif
+#ifdef PLACES
+        if
+        :: EVERY(has_read) -> place[line(me)] = KEPT + s % PLACES; user_of_place = s + 1
+        :: else
+        fi;
+#endif
 #ifndef MUTANT_ENTRY_FIRST
         fingerprint[line(me)] = what;
         buffers[line(me)] = s + 1
@@ -128,7 +153,11 @@ inline publish(value) { progress[line(me)] = word(chunk, value) }
 
 /* Accesses a peer's memory: it must be what the peer has exposed for this call, and still be in use by it. Reads from
  * several peers are one step, as late as possible, and so are writes. */
+#ifdef STAGED
+#define accesses(q) (same_call(q) && (own(q) == s + 1 || in_ring(q)))
+#else
 #define accesses(q) (same_call(q) && own(q) == s + 1)
+#endif
 
 #ifndef STAGED
 /* direct, all_reduce: folds block `me` of all ranks, and pushes the result to all. In place: the result overwrites inputs. */
@@ -185,23 +214,27 @@ inline broadcast() {
 
 #define exit_waits (what != ALL_REDUCE || EVERY(published_3))
 #else
-/* agree(): whether all buffers are within reach is known when all ranks have entered. */
+/* agree(): whether all buffers are within reach is known when all ranks have entered; to a rank whose own are not, before. */
 inline agree() {
+#ifdef PLACES
+    skip
+#else
     atomic { EVERY(has_entered); assert(EVERY(same_call)) }
+#endif
 }
 
 /* The same by copies in scratch memory, from which all data is pulled. Each chunk uses the slots of the chunk RING before it.
  * An all_reduce needs no further waits for them (memory_dependencies::flush_reuse()): slot 0 holds the input, 1 the result. */
-#define input_of(q) (q == me || (accesses(q) && slot(q, 0) == chunk + 1))
-#define result_of(q) (q == me || (accesses(q) && slot(q, 1) == chunk + 1))
+#define input_of(q) (q == me || (accesses(q) && slot(q, 0) == tag))
+#define result_of(q) (q == me || (accesses(q) && slot(q, 1) == tag))
 inline all_reduce() {
     agree();
     do
     :: chunk < CHUNKS ->
-        slot(me, 0) = chunk + 1;
+        slot(me, 0) = tag;
         publish(1);
         atomic { EVERY(published_1); assert(EVERY(input_of)) }
-        slot(me, 1) = chunk + 1;
+        slot(me, 1) = tag;
         publish(3);
         atomic { EVERY(published_3); assert(EVERY(result_of)) }
         atomic { publish(4); chunk++ }
@@ -220,23 +253,23 @@ inline broadcast() {
 #ifndef MUTANT_NO_RING_WAIT
                 chunk < RING || EVERY(published_2_before);
 #endif
-                slot(me, 0) = chunk + 1
+                slot(me, 0) = tag
             }
             atomic { publish(1); chunk++ }
         :: else ->
 #ifdef MUTANT_PUBLISH_FIRST
             reached(root, chunk, 1);
             publish(2);
-            assert(accesses(root) && slot(root, 0) == chunk + 1);
+            assert(accesses(root) && slot(root, 0) == tag);
 #else
-            atomic { reached(root, chunk, 1); assert(accesses(root) && slot(root, 0) == chunk + 1) }
+            atomic { reached(root, chunk, 1); assert(accesses(root) && slot(root, 0) == tag) }
 #endif
             atomic { publish(2); chunk++ }
         fi
     :: chunk == CHUNKS -> break
     od
 }
-#define exit_waits (what == ALL_REDUCE -> EVERY(published_4) : me != root || EVERY(published_2))
+#define exit_waits (in_ring(me) || (what == ALL_REDUCE -> EVERY(published_4) : me != root || EVERY(published_2)))
 #endif
 
 /* The waits at the exit, for the last chunk, and finish(). Lines of a call that all ranks have left are set to 0, so that
@@ -268,7 +301,7 @@ inline finish() {
             done(me, q) = 0;
 #ifdef STAGED
             if
-            :: q < RING -> slot_of(me, q, 0) = 0; slot_of(me, q, 1) = 0
+            :: q < RING && !in_ring(me) -> slot_of(me, q, 0) = 0; slot_of(me, q, 1) = 0
             :: else
             fi;
 #endif

@@ -65,6 +65,9 @@ public:
     bool dead(int rank) const override { return member_.base != nullptr && member_.group->dead(rank); }
     std::byte* take(std::size_t bytes) override { return member_.group->allocate(bytes); }
     void give(std::byte* at, std::size_t bytes) noexcept override { member_.group->deallocate(at, bytes); }
+    void give_after(std::byte* at, std::size_t bytes, std::uint64_t operations) override {
+        member_.group->deallocate_after(at, bytes, operations);
+    }
     void populate(std::byte* at, std::size_t bytes) override { member_.group->populate(at, bytes); }
     void pin() override { member_.group->retire_memory(); }
     [[gnu::cold]] std::uint64_t create(int n) override { return member_.group->create(n); }
@@ -95,6 +98,9 @@ namespace colls::inline v1::extend {
 COLLS_INLINE std::size_t control_bytes(int size) { return detail::group_memory::bytes(size); }
 COLLS_INLINE bool has_left(std::byte* control, int size, int rank) {
     return detail::group_memory(control, size).state(rank).gone.load(std::memory_order_acquire) != 0;
+}
+COLLS_INLINE bool has_completed(std::byte* control, int size, int rank, std::uint64_t operations) {
+    return detail::group_memory(control, size).state(rank).completed.load(std::memory_order_acquire) >= operations;
 }
 
 }  // namespace colls::inline v1::extend

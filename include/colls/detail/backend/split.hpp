@@ -16,6 +16,8 @@ inline void end_membership(std::unique_ptr<rank_context> self) {
     // Release: all that this rank did for the others is done.
     self->memory.state(self->rank).gone.store(1, std::memory_order_release);
     wake_sleepers(*self);
+    if (const memory_piece& ring = self->scratch.ring.memory; ring.at != nullptr)
+        self->backend->give_after(ring.at, ring.bytes, self->direct.count);
     self->backend->close();
 }
 

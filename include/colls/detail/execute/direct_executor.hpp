@@ -129,6 +129,7 @@ private:
 
     direct_phase phase_ = direct_phase::running;
     std::size_t exit_at_ = 0;         ///< the next of the program's exit waits
+    bool leaves_early_ = false;       ///< without these waits: peers read what it has staged after it is over
     std::size_t scratch_chunks_ = 0;  ///< chunks whose scratch slots are apart; 0: all of them
     bool adapts_ = false;             ///< how it copies depends on the distance of the ranks' cores
     bool near_ = false;               ///< the ranks' cores are near each other (distance.hpp)
@@ -139,14 +140,53 @@ private:
     list<rank_buffers> buffers_;  ///< of each rank
 };
 
-/// Has every rank finished the operation that used the place of operation `sequence` before?
-inline bool has_free_place(rank_context& self, std::uint64_t sequence) {
-    if (sequence < window || self.direct.completed_by_all + window > sequence) return true;
+/// How many operations every rank has completed.
+inline std::uint64_t count_completed_by_all(rank_context& self) {
     std::uint64_t least = ~std::uint64_t{0};
     for (int r = 0; r < self.size; ++r)
         least = std::min(least, self.memory.state(r).completed.load(std::memory_order_acquire));
-    self.direct.completed_by_all = least;
-    return least + window > sequence;
+    return self.direct.completed_by_all = least;
+}
+/// Has every rank finished the operation that used the place of operation `sequence` before?
+inline bool has_free_place(rank_context& self, std::uint64_t sequence) {
+    return sequence < window || self.direct.completed_by_all + window > sequence ||
+           count_completed_by_all(self) + window > sequence;
+}
+
+/// Asks for the ring's pages at once, since the first calls would fault on every one of them. Where many ranks share a
+/// core the ring is small: there the pages of all ranks count. False: the group has not so much memory.
+[[gnu::cold]] inline bool make_staging_ring(rank_context& self) {
+    const bool many = sleep_at_once(self.size, self.backend->figures().cores);
+    const std::size_t bytes = many ? store_policy::staging_ring_of_many : store_policy::staging_ring;
+    try {
+        self.scratch.ring.memory = {self.backend->take(bytes), bytes, true};
+    } catch (const std::bad_alloc&) {
+        return false;
+    }
+    self.scratch.ring.free_to = bytes;
+    self.backend->populate(self.scratch.ring.memory.at, bytes);
+    return true;
+}
+/// Memory for operation `sequence` to stage in: each time another part of the ring, since a line that is written again
+/// while a peer's cache still has it is as slow as one that comes from there. Null: peers have not read enough of what
+/// is there, or it is too small.
+inline std::byte* take_staging(rank_context& self, std::uint64_t sequence, std::size_t bytes) {
+    staging_ring& ring = self.scratch.ring;
+    if (ring.memory.at == nullptr && !make_staging_ring(self)) return nullptr;
+    const std::size_t size = ring.memory.bytes, to_end = size - (ring.next & (size - 1));
+    if (bytes > size / 2) return nullptr;
+    const std::uint64_t at = ring.next + (bytes > to_end ? to_end : 0);
+    if (at + bytes > ring.free_to) {
+        const std::uint64_t completed = count_completed_by_all(self);
+        std::uint64_t oldest = at;
+        for (const staging_ring::use& u : ring.uses)
+            if (u.operation > completed && u.begin < oldest) oldest = u.begin;
+        ring.free_to = oldest + size;
+        if (at + bytes > ring.free_to) return nullptr;
+    }
+    ring.next = at + padded(bytes);
+    ring.uses[sequence % window] = {sequence + 1, at};
+    return ring.memory.at + (at & (size - 1));
 }
 
 inline void direct_executor::begin() {
@@ -216,8 +256,7 @@ inline void direct_executor::lay_out(const execution_plan& plan) {
     stream_pushes_ = streams_from(whole);
     stream_own_ = whole >= store_policy::stream_own_from;
     stream_staged_ = is_staged && (streams_staged(self_, is_near()) || whole >= store_policy::stream_staged_from);
-    const bool overlaps = is_staged && c.what == collective::broadcast && plan.blocks == 1 && !self_.crowded &&
-                          streams_at(self_, is_near());
+    const bool overlaps = is_staged && c.what == collective::broadcast && plan.blocks == 1 && !self_.crowded;
     const std::size_t staged_chunk = overlaps ? store_policy::staged_broadcast_chunk : store_policy::staged_chunk,
                       staged_chunks = overlaps ? store_policy::staged_broadcast_chunks : store_policy::staged_chunks;
     if (c.ragged)
@@ -260,13 +299,14 @@ inline void direct_executor::enter() {
     const bool reached = in_reached && out_reached, agreed = is_agreed();
     // Scratch memory begins with the program's slots: as many as any plan needs that the ranks may follow.
     std::size_t slots = 0;
-    const execution_plan& direct = *plan_;
+    const execution_plan &direct = *plan_, &other = agreed ? direct : other_plan(), *laid_out = nullptr;
     const auto make_room = [&](const execution_plan& plan) {
         if (plan.program_of(role_of(self_.rank)).scratch == 0) return;
         lay_out(plan);
+        laid_out = &plan;
         if (scratch_bytes() > slots) slots = scratch_bytes();
     };
-    if (!is_agreed()) make_room(other_plan());
+    if (!agreed) make_room(other);
     if (reached || c.ragged) make_room(direct);
     if (plan_ != &direct) follow(direct);
     // Next comes a copy of the input of an all_to_all in place. Where each rank knows its own counts only, buffers that
@@ -279,10 +319,22 @@ inline void direct_executor::enter() {
     const bool bounces = c.ragged && !reached &&
                          (!copies_now() || ragged_bytes(buffer_kind::input) + ragged_bytes(buffer_kind::output) <
                                                single_copy_policy::from);
+    // A rank whose own buffers are out of reach knows already what all will agree on.
+    const bool decided = !agreed && !reached && !bounces;
+    const execution_plan& follows = decided ? other : direct;
+    if (plan_ != &follows) follow(follows);
     const std::size_t copied = bounces ? ragged_bytes(buffer_kind::input) : copied_input();
     const std::size_t needed =
         slots + padded(copied) + (bounces ? padded(ragged_bytes(buffer_kind::output)) : 0) + 2 * tables;
-    std::byte* const scratch = reached || slots == 0 ? take_scratch(needed) : take_staging(needed);
+    // Of buffers that are out of reach peers read only what is staged.
+    const bool stages = decided && slots > 0 && follows.within == reach::scratch;
+    std::byte* scratch = stages ? take_staging(self_, sequence, needed) : nullptr;
+    leaves_early_ = scratch != nullptr;
+    if (!leaves_early_) scratch = take_scratch(needed);
+    if (stages && !leaves_early_ && !scratch_.populated) {
+        self_.backend->populate(scratch_.at, scratch_.bytes);
+        scratch_.populated = true;
+    }
     std::byte* next = scratch + slots;
     if (copied > 0) in = static_cast<const std::byte*>(std::memcpy(next, c.in, copied));
     in_reached = in_reached || copied > 0 || bounces;
@@ -306,12 +358,10 @@ inline void direct_executor::enter() {
     // This rank itself reaches its buffers wherever they are.
     buffers_[self_.rank] = {
         sequence + 1, in_reached, out_reached, in, out, scratch, in_offsets, out_offsets, own.count};
-    // A rank whose own buffers are out of reach knows already what all will agree on.
-    const bool decided = !is_agreed() && !(in_reached && out_reached);
     phase_ = agreed || decided ? direct_phase::running : direct_phase::agreeing;
     own.progress.store(progress_word(0, 0), std::memory_order_release);
     wake_sleepers(self_);
-    if (agreed || decided) lay_out(decided ? other_plan() : direct);  // now, while the entry is on its way
+    if ((agreed || decided) && laid_out != &follows) lay_out(follows);  // now, while the entry is on its way
 }
 
 /// Once all ranks have entered: if any of them has buffers that others cannot reach, all follow the other plan.
@@ -545,7 +595,7 @@ inline bool direct_executor::advance() {
             }
         }
     }
-    for (; exit_at_ < program_->exit.size(); ++exit_at_)
+    for (; !leaves_early_ && exit_at_ < program_->exit.size(); ++exit_at_)
         if (!try_wait(program_->exit[exit_at_], layout_.chunks - 1)) return false;
     finish();
     return true;

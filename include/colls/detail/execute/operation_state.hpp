@@ -3,7 +3,6 @@
 #pragma once
 
 #include <colls/detail/execute/chunk_layout.hpp>
-#include <colls/detail/execute/store_policy.hpp>
 #include <colls/detail/group/backoff.hpp>
 #include <colls/detail/request/call.hpp>
 
@@ -53,25 +52,6 @@ protected:
         scratch_ = self_.scratch.take(*self_.backend, bytes);
         return scratch_.at;
     }
-    /// The same for what the operation stages: each time another part of a larger piece. A line that this rank writes
-    /// again while a peer's cache still has it is as slow as one that comes from there. Its pages are asked for at
-    /// once, since the first calls would fault on every one of them. Where there is no room for that much, the
-    /// operation has no more than it needs.
-    std::byte* take_staging(std::size_t bytes) {
-        try {
-            take_scratch(bytes < store_policy::staging_ring ? store_policy::staging_ring : bytes);
-        } catch (const std::bad_alloc&) {
-            self_.scratch.staging_at = 0;
-            return take_scratch(bytes);
-        }
-        if (!scratch_.populated) self_.backend->populate(scratch_.at, scratch_.bytes);
-        scratch_.populated = true;
-        if (self_.scratch.staging_at + bytes > scratch_.bytes) self_.scratch.staging_at = 0;
-        std::byte* const at = scratch_.at + self_.scratch.staging_at;
-        self_.scratch.staging_at += padded(bytes);
-        return at;
-    }
-
     rank_context& self_;
     memory_piece scratch_{};
 };

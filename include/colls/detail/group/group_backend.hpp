@@ -54,6 +54,8 @@ public:
     virtual ~group_allocator() = default;
     virtual std::byte* take(std::size_t bytes) = 0;  ///< throws std::bad_alloc
     virtual void give(std::byte* at, std::size_t bytes) noexcept = 0;
+    /// The same once every other rank has completed so many operations, or has left.
+    virtual void give_after(std::byte* at, std::size_t bytes, std::uint64_t /*operations*/) { give(at, bytes); }
     /// Asks the system for the pages of memory that was taken: at once, they cost less than a fault for each.
     virtual void populate(std::byte* /*at*/, std::size_t /*bytes*/) {}
     /// A rank that does not answer may yet come back and write: memory that is given back is not taken again.

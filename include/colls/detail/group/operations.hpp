@@ -3,6 +3,7 @@
 #pragma once
 
 #include <colls/detail/group/group_backend.hpp>
+#include <colls/detail/group/group_memory.hpp>
 #include <colls/detail/group/pending.hpp>
 #include <colls/detail/support/list.hpp>
 
@@ -36,10 +37,23 @@ struct memory_piece {
     bool populated = false;  ///< the system has been asked for its pages
 };
 
+/// Where a rank stages. What an operation has staged stays there for peers that have yet to read it, while the rank
+/// goes on: memory is written again when all ranks have completed the operation that wrote it last. Positions only
+/// grow; that of a byte is its offset in the memory plus a multiple of the memory's size.
+struct staging_ring {
+    struct use {
+        std::uint64_t operation, begin;  ///< 1 + its sequence, its first position
+    };
+    memory_piece memory;
+    std::uint64_t next = 0;     ///< the position where the next operation begins
+    std::uint64_t free_to = 0;  ///< up to this position no operation has to be waited for: a lower bound
+    use uses[window] = {};      ///< by sequence modulo `window`: the operation `window` before it has been completed
+};
+
 /// Memory that other ranks can reach and that no operation uses at present.
 struct scratch_pool {
     list<memory_piece> pieces;
-    std::size_t staging_at = 0;  ///< where the next operation begins to stage in its piece
+    staging_ring ring;
 
     /// One of `bytes` bytes or more. Throws std::bad_alloc.
     memory_piece take(group_backend& backend, std::size_t bytes) {

@@ -86,6 +86,15 @@ public:
             to += part;
         });
     }
+    /// Copies so many bytes of the pieces to `to`.
+    void peek(std::byte* to, std::size_t bytes) {
+        for (std::size_t i = 0; bytes > 0; ++i) {
+            const std::size_t part = bytes < pieces_[i].bytes ? bytes : pieces_[i].bytes;
+            std::memcpy(to, pieces_[i].data, part);
+            to += part;
+            bytes -= part;
+        }
+    }
     /// Copies from `from` into the pieces, and drops them.
     void copy_in(const std::byte* from, std::size_t bytes) {
         use(bytes, [&](const piece& p, std::size_t part) {

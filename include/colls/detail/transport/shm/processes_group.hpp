@@ -35,6 +35,24 @@ public:
     bool dead(int rank) const override { return arena_->dead(ranks_[static_cast<std::size_t>(rank)]); }
     std::byte* allocate(std::size_t bytes) override { return arena_->take(bytes); }
     void deallocate(std::byte* at, std::size_t bytes) noexcept override { arena_->give(at, bytes); }
+    void deallocate_after(std::byte* at, std::size_t bytes, std::uint64_t operations) override {
+        // This rank has left. Where `control` no longer says so all have left, and it has become memory of another use.
+        const auto over = [a = arena_.get(), control = control_, ranks = ranks_, operations] {
+            const int n = static_cast<int>(ranks.size());
+            bool completed = true;
+            for (int r = 0; r < n; ++r) {
+                const int in_arena = ranks[static_cast<std::size_t>(r)];
+                if (extend::has_left(control, n, r) || a->dead(in_arena)) continue;
+                if (in_arena == a->rank()) return true;
+                completed = completed && extend::has_completed(control, n, r, operations);
+            }
+            return completed;
+        };
+        if (over())
+            arena_->give(at, bytes);
+        else
+            arena_->lend(at, bytes, over);
+    }
     void populate(std::byte* at, std::size_t bytes) override { arena_->populate(at, bytes); }
     void retire_memory() override { arena_->pin(); }
     const extend::machine& figures() const override { return arena_->figures(); }

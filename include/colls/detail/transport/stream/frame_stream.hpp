@@ -21,8 +21,9 @@ enum class arrival : std::uint8_t {
     garbage      ///< no frame: the rest of the stream is unreadable
 };
 
-/// Reads a stream of frames: small messages through a buffer, large ones straight into the memory of their receives. It
-/// allocates the buffer only.
+/// Reads a stream of frames: small messages through a buffer, large ones straight into the memory of their receives, in
+/// one call of the system with their header: what is read next is most often the message that a receive waits for. If
+/// it is not, what has landed there is moved to the buffer. It allocates the buffer only.
 ///     while (n = r.room(v, most)) { r.add(readv(fd, v, n)); while (r.next() finds something) ...; }
 class frame_reader {
 public:
@@ -44,6 +45,7 @@ public:
     /// Writes into v where the next bytes of the stream go, in order; `most` is two or more. Returns the entries; 0: no
     /// bytes are to be read now. Call it when `next` has found nothing more.
     int room(iovec* v, int most) {
+        ahead_ = 0;
         if (!buffer_ || garbage_ || holding()) return 0;
         int n = 0;
         if (left_ > 0 && !dropping()) {  // the buffer is empty
@@ -51,6 +53,8 @@ public:
             std::uint64_t bytes = left_;
             n = receives->pieces().gather(at, bytes, v, most - 1);
             if (bytes > 0) return n;
+        } else if (end_ == 0 && left_ == 0 && expecting() && receives->front().bytes >= least_ahead) {
+            return room_ahead(v, most);
         }
         if (begin_ > 0 && capacity_ - begin_ < frame_bytes + most_text) {
             std::memmove(buffer_.get(), buffer_.get() + begin_, end_ - begin_);
@@ -58,11 +62,15 @@ public:
             begin_ = 0;
         }
         if (end_ == capacity_) return n;
-        v[n] = {buffer_.get() + end_, capacity_ - end_};
+        v[n] = {buffer_.get() + end_, capacity_ - end_ < usual_room ? capacity_ - end_ : usual_room};
         return n + 1;
     }
     /// So many bytes have been read to where `room` said.
     void add(std::size_t bytes) {
+        if (ahead_ > 0) {
+            add_ahead(bytes);
+            return;
+        }
         if (left_ > 0 && !dropping()) {
             const std::uint64_t part = bytes < left_ ? bytes : left_;
             receives->pieces().skip(part);
@@ -114,7 +122,47 @@ public:
     const message_header& wanted() const { return wanted_; }
     const message_header& got() const { return got_; }
 
+    /// The least message whose payload is read with its header: smaller ones take less time through the buffer.
+    std::size_t least_ahead = std::size_t{8} << 10;
+
 private:
+    static constexpr std::size_t usual_room = std::size_t{16} << 10;
+
+    // Room for a header, the payload that is expected behind it, and more. All of it fits the buffer.
+    int room_ahead(iovec* v, int most) {
+        const std::size_t more = capacity_ - frame_bytes;
+        const std::uint64_t payload = receives->front().bytes;
+        std::uint64_t bytes = payload < more ? payload : more;
+        ahead_ = static_cast<std::size_t>(bytes);
+        std::size_t at = 0;
+        v[0] = {buffer_.get(), frame_bytes};
+        int n = 1 + receives->pieces().gather(at, bytes, v + 1, most - 2);
+        ahead_ -= static_cast<std::size_t>(bytes);
+        if (ahead_ == payload && ahead_ < more) v[n++] = {buffer_.get() + frame_bytes, more - ahead_};
+        return n;
+    }
+    void add_ahead(std::size_t bytes) {
+        end_ = bytes;
+        if (bytes <= frame_bytes) return;
+        const std::size_t landed = bytes - frame_bytes < ahead_ ? bytes - frame_bytes : ahead_,
+                          behind = bytes - frame_bytes - landed;
+        std::byte* const to = buffer_.get() + frame_bytes;
+        const std::optional<frame> f = parse_frame({buffer_.get(), frame_bytes});
+        const message_header& wanted = receives->front();
+        if (!f || f->kind != frame_kind::message || f->number != frames_ || !(f->label == wanted.label) ||
+            f->bytes != wanted.bytes) {
+            std::memmove(to + landed, to, behind);
+            receives->pieces().peek(to, landed);
+            return;
+        }
+        ++frames_;
+        receives->pieces().skip(landed);
+        left_ = f->bytes - landed;
+        if (left_ == 0) receives->finish();
+        begin_ = frame_bytes;
+        end_ = frame_bytes + behind;
+        if (behind == 0) begin_ = end_ = 0;
+    }
     bool dropping() const { return receives && receives->dropping(); }
     void consume(std::size_t bytes) {
         begin_ += bytes;
@@ -127,6 +175,7 @@ private:
 
     std::unique_ptr<std::byte[]> buffer_;
     std::size_t capacity_ = 0, begin_ = 0, end_ = 0;  // bytes read and not consumed: [begin_, end_)
+    std::size_t ahead_ = 0;                           // bytes of the next message's memory that `room` has offered
     std::uint64_t left_ = 0;                          // bytes of the current message that have not been read
     std::uint64_t frames_ = 0;                        // read: the next one has this number
     bool holding_ = false, garbage_ = false;

@@ -11,8 +11,8 @@ namespace colls::inline v1::detail {
 
 class connection_socket : public watched_socket {
 public:
-    /// Capacity of the reader's buffer: what is read ahead of the receives.
-    static constexpr std::size_t buffer_bytes = 16 << 10;
+    /// Capacity of the reader's buffer: what is read ahead of the receives, and what may have to be taken back.
+    static constexpr std::size_t buffer_bytes = 64 << 10;
 
     frame_reader reader;
     std::uint64_t frames_written = 0;
