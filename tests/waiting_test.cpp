@@ -607,11 +607,13 @@ TEST_CASE("set_timeout: a deadline of one communicator and its parts, or none", 
     }
 }
 
-TEST_CASE("wait policy: where many ranks share a core, they sleep at once", "[wait]") {
+TEST_CASE("wait policy: where many ranks share a core, they sleep soon", "[wait]") {
     CHECK(!colls::detail::sleep_at_once(8, 2));
     CHECK(colls::detail::sleep_at_once(9, 2));
     wait_policy many(true, false, true), few(true, false);
-    CHECK(many.next(0, false, true) == wait_action::sleep);
+    for (unsigned rested = 0; rested < wait_policy::yields_before_bell; ++rested)
+        CHECK(many.next(0, false, true, rested) == wait_action::yield);
+    CHECK(many.next(0, false, true, wait_policy::yields_before_bell) == wait_action::sleep);
     CHECK(many.next(0) == wait_action::yield);  // no peer would wake it
     CHECK(few.next(0, false, true) == wait_action::yield);
     CHECK(wait_policy::sleep_at_bell_for(0, 30) == 16e-3);

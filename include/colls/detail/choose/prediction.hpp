@@ -17,7 +17,7 @@ struct shared_machine : model {
     int ranks = 1;
     double ranks_per_core = 1;
     double enter = 0.17e-6;  ///< seconds to describe an operation of the direct executor to the others, and to leave it
-    bool sleeps = false;     ///< ranks that wait sleep at once
+    bool sleeps = false;     ///< ranks that wait sleep most often
     double meet = 0;         ///< seconds to wait for all others once more than rounds tell
     double round = 0.07e-6;  ///< seconds of each of its rounds
     double eager = 0.08e-6;  ///< seconds of a call by the eager path
@@ -39,7 +39,7 @@ inline shared_machine model_of(const machine& m, int n) {
     if (n <= m.cores) return shared;
     // A switch by sched_yield between two ranks, or, where they are many, a sleep and what wakes it; and more of the
     // bytes' time, since a rank finds the caches of its core full of the other's data.
-    shared.sleeps = sleep_at_once(n, m.cores);
+    shared.sleeps = n > 16 * m.cores;  // of fewer most are there after the yields before a sleep
     const double ranks_per_core = static_cast<double>(n) / m.cores, cold = 1.25,
                  switch_seconds = shared.sleeps ? 5e-6 : 0.6e-6;
     shared.alpha = (m.alpha + switch_seconds) * ranks_per_core;

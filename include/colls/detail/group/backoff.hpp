@@ -64,10 +64,9 @@ private:
             if (spins_ < limit_) return;
         }
         if (++steps_ % 16 == 0) look(at);
-        ++rests_;
         const bool hooked = call_hooks(*self_);
         const bool woken = !hooked && may_sleep_at(at.peer);
-        const wait_action next = policy.next(waited_, hooked, woken);
+        const wait_action next = policy.next(waited_, hooked, woken, rests_++);
         if (next == wait_action::yield) {
             const double before = seconds_now();
             sched_yield();

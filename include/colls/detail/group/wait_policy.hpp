@@ -9,7 +9,7 @@ namespace colls::inline v1::detail {
 
 enum class wait_action { look, yield, sleep };
 
-/// Do ranks that share memory sleep at once where they wait, and wake each other? A few on a core yield to each other
+/// Do ranks that share memory sleep soon where they wait, and wake each other? A few on a core yield to each other
 /// faster.
 constexpr bool sleep_at_once(int ranks, int cores) { return ranks > 4 * cores; }
 
@@ -29,6 +29,9 @@ public:
     /// instead, in short waits, too: the system runs a rank soon after it wakes, but not soon after it has yielded.
     static constexpr double core_lost = 1e-3;
     static constexpr unsigned first_sleeps = 8, most_sleeps = 4096;  ///< after such a yield; doubled with each
+    /// Where many ranks share a core most peers come while the others have the core once or twice, and a yield takes less
+    /// time than a sleep and what ends it.
+    static constexpr unsigned yields_before_bell = 2;
     /// Yields on a shared core before one sleep: the system chooses a core for a rank that wakes, and an idle one if
     /// there is one; two ranks that yield to each other it may leave where they are.
     static constexpr unsigned first_streak = 1024, longest_streak = 65536;
@@ -36,7 +39,7 @@ public:
     static constexpr double first_pause = 4e-3, longest_pause = 64e-3;
 
     wait_policy() = default;
-    /// `at_once`: where a peer wakes it, it sleeps without yielding before.
+    /// `at_once`: where a peer wakes it, it sleeps after `yields_before_bell` yields.
     wait_policy(bool crowded, bool by_messages, bool at_once = false)
         : crowded_(crowded),
           by_messages_(by_messages),
@@ -74,11 +77,11 @@ public:
     /// After the last spin. `waited`: seconds of this wait. `serves`: another library works between two looks, whose
     /// peers wait for it. It sleeps then only where a rank may want the core, and rests only after several looks, since
     /// a rest takes longer than what that library does.
-    /// `woken`: the peer ends a sleep.
-    wait_action next(double waited, bool serves = false, bool woken = false) {
+    /// `woken`: the peer ends a sleep. `rested`: how often this wait has yielded or slept.
+    wait_action next(double waited, bool serves = false, bool woken = false, unsigned rested = 0) {
         if (serves && !shares_core_ && (!crowded_ || waited > bounds_.yields_for) && ++served_ % looks_a_rest != 0)
             return wait_action::look;
-        if (at_once_ && woken) return wait_action::sleep;
+        if (at_once_ && woken && rested >= yields_before_bell) return wait_action::sleep;
         if (waited > bounds_.yields_for && !(serves && !crowded_)) return wait_action::sleep;
         if (sleeps_ > 0) {
             --sleeps_;
