@@ -2,6 +2,7 @@
 // steps, accumulation; clipping and the broadcast of weights.
 #include "catch.hpp"
 
+#include "exact/reference.hpp"
 #include "support/every_transport.hpp"
 #include "support/says.hpp"
 
@@ -518,6 +519,61 @@ TEST_CASE("clip_by_global_norm: as computed by one rank, replicated and sharded"
                     says(refusal_of([&] { colls::clip_by_global_norm(comm, parts, wrong); }), "positive"), "max_norm");
         }));
     }
+}
+
+namespace {
+
+template <class T>
+void check_exact_clip(std::uint64_t seed) {
+    INFO("seed " << seed);
+    model<T> given(sizes, layout::mixed);
+    random_source random = stream(31, seed);
+    reference::bit_sum sum;
+    for (const auto& gradient : given.gradients)
+        for (T& v : gradient) {
+            v = static_cast<T>(std::ldexp(static_cast<float>(random.between(1, 1 << 20)), -random.between(0, 40)));
+            sum.add(static_cast<double>(v) * static_cast<double>(v));
+        }
+    const double norm = std::sqrt(sum.rounded<double>());
+    std::vector<T> want;
+    for (const auto& gradient : given.gradients)
+        for (const T v : gradient) want.push_back(static_cast<T>(static_cast<double>(v) * (norm / 7 / norm)));
+    const auto same = [](std::span<const T> a, std::span<const T> b) {
+        return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
+    };
+    for (const int n : {1, 2, 3, 7}) {
+        INFO(n << " ranks");
+        CHECK_NOTHROW(colls::threads::run(n, [&](colls::communicator& comm) {
+            model<T> whole(sizes, layout::adjoining);
+            for (std::size_t i = 0; i < sizes.size(); ++i)
+                std::ranges::copy(given.gradients[i], whole.gradients[i].begin());
+            const std::span<T> all = std::span(whole.memory).first(want.size());
+            const std::vector<T> before(all.begin(), all.end());
+            const double found = colls::clip_by_global_norm(
+                comm, whole.gradients, norm / 7, colls::gradient_layout::replicated, colls::exact);
+            expect(found == norm && same(all, want), "replicated");
+            // Every rank's shard begins at a place of its own, and rank 0's is empty where there are several.
+            const auto cut = [&](int r) {
+                return r <= 0 ? 0 : before.size() * static_cast<std::size_t>(r * r) / static_cast<std::size_t>(n * n);
+            };
+            const std::size_t from = n == 1 || comm.rank() == 1 ? 0 : cut(comm.rank()),
+                              to = n > 1 && comm.rank() == 0 ? 0 : cut(comm.rank() + 1);
+            std::vector<T> shard(
+                before.begin() + static_cast<std::ptrdiff_t>(from), before.begin() + static_cast<std::ptrdiff_t>(to));
+            const std::vector parts = {
+                std::span(shard).first(shard.size() / 3), std::span(shard).subspan(shard.size() / 3)};
+            const double of_parts =
+                colls::clip_by_global_norm(comm, parts, norm / 7, colls::gradient_layout::sharded, colls::exact);
+            expect(of_parts == norm && same(shard, std::span(want).subspan(from, to - from)), "sharded");
+        }));
+    }
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("clip_by_global_norm with exact: the bits of one rank, replicated and sharded", "[patterns]", float,
+    double, colls::bfloat16) {
+    for (std::uint64_t seed = 0; seed < 12; ++seed) check_exact_clip<TestType>(seed);
 }
 
 TEST_CASE("broadcast_spans: every rank gets the root's weights", "[patterns]") {
