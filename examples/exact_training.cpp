@@ -115,7 +115,8 @@ double accuracy(const checkpoint& state) {
 
 int main() {
     const checkpoint one = train_on({1, 1, 1}, colls::exact), many = train_on({4, 3, 8}, colls::exact);
-    const bool exact = equal(one, many), plain = equal(train_on({1, 1, 1}, colls::sum), train_on({4, 3, 8}, colls::sum));
+    const bool exact = equal(one, many),
+               plain = equal(train_on({1, 1, 1}, colls::sum), train_on({4, 3, 8}, colls::sum));
     std::printf("%d steps, %.0f %% of the samples are in their class\n", many.step, 100 * accuracy(many));
     std::printf("on 4, 3 and 8 ranks against 1 rank, colls::exact: %s weights\n", exact ? "equal" : "different");
     std::printf("on 4, 3 and 8 ranks against 1 rank, colls::sum: %s weights\n", plain ? "equal" : "different");
