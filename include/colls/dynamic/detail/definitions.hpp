@@ -14,6 +14,8 @@
 #include <colls/dynamic/detail/names.hpp>
 #include <colls/dynamic/detail/op_tables.hpp>
 
+#include <type_traits>
+
 namespace colls::inline v1 {
 namespace detail {
 
@@ -81,7 +83,7 @@ public:
     /// A call by op::exact, which is several calls.
     void run_exact(communicator& comm, const dynamic_arguments<>& a, bool blocks) {
         if (!(a.in.type == a.out.type)) refuse_types(a.in.type, a.out.type);
-        const exact_caller make = exact_caller_of(a.in.type.code());
+        const auto make = exact_caller_of<dynamic_arguments<>>(a.in.type.code());
         if (make == nullptr) refuse_operator(*a.op, a.in.type);
         if (!blocks) refuse(error_text() << "by " << a.op->name() << " it is several calls: it cannot be started");
         if (is_scan(a.what)) refuse(error_text() << "there are no scans by " << a.op->name());
