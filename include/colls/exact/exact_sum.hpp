@@ -90,7 +90,7 @@ public:
             add_array(x.data(), x.size());
         return *this;
     }
-    /// Adds get(0) to get(count - 1), which are T, at the speed of an array.
+    /// Adds get(0) to get(count - 1), which are T, in blocks, as add() does an array.
     template <class Get>
     exact_sum& add_each(std::size_t count, Get get) {
         add_converted<std::conditional_t<detail::is_small_float<T>, float, T>>(count, get);
