@@ -55,7 +55,8 @@ struct bucket_options {
 ///
 /// By colls::exact (exact.hpp) ready() starts the first half of a bucket's exchange, an all_to_all of addends, and
 /// wait() makes the second, an all_gather of sums, of all buckets: the same bytes as an all_reduce, of which half may
-/// overlap with back-propagation. Each bucket needs its bytes of memory once more.
+/// overlap with back-propagation. Each bucket needs its bytes of memory once more. On more than 32 ranks sums are slow:
+/// one number at a time.
 ///
 /// Costs an all_reduce for each bucket; of buckets that are not in place also their bytes of memory and two copies.
 template <class T>
