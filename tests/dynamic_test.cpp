@@ -72,6 +72,7 @@ bool fits(op code) {
         case op::minloc:
         case op::maxloc:
             return is_pair<T>;
+        case op::exact:  // dynamic_exact_test
         case op::function:
             return false;
     }

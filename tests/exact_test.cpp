@@ -392,6 +392,18 @@ void check_calls(colls::communicator& comm, const std::vector<T>& mine, std::spa
     std::memcpy(in.data(), mine.data(), size);
     colls::reduce_scatter(comm, in.as<T>(), block.as<T>(), colls::exact);
     expect(equal<T>(block.as<T>(), want.subspan(own.offset, own.size)) && block.broken().empty(), "reduce_scatter");
+    // Blocks of 1, 2, 3 ... elements, and for the last rank the rest, which may be none.
+    std::vector<std::size_t> counts;
+    std::size_t before = 0, left = mine.size();
+    for (int r = 0; r < n; ++r) {
+        counts.push_back(r + 1 == n ? left : std::min(left, static_cast<std::size_t>(r) + 1));
+        left -= counts.back();
+        before += r < comm.rank() ? counts.back() : 0;
+    }
+    const std::size_t length = counts[static_cast<std::size_t>(comm.rank())];
+    guarded piece(length * sizeof(T), sizeof(T));
+    colls::reduce_scatter_v(comm, in.as<T>(), piece.as<T>(), counts, colls::exact);
+    expect(equal<T>(piece.as<T>(), want.subspan(before, length)) && piece.broken().empty(), "reduce_scatter_v");
 }
 
 template <class T>
@@ -458,6 +470,9 @@ TEST_CASE("exact calls: more ranks than doubles hold, long buffers, no elements"
         expect(refusal_of([&] { colls::all_reduce(comm, in, out, colls::exact); }) != "none", "lengths that differ");
         expect(refusal_of([&] { colls::reduce(comm, in, in, colls::exact, 3); }) != "none", "a root out of range");
         expect(refusal_of([&] { colls::reduce_scatter(comm, in, out, colls::exact); }) != "none", "a block");
+        const std::vector<std::size_t> counts{2, 2, 2}, few{1, 2};
+        expect(refusal_of([&] { colls::reduce_scatter_v(comm, in, out, counts, colls::exact); }) != "none", "counts");
+        expect(refusal_of([&] { colls::reduce_scatter_v(comm, in, out, few, colls::exact); }) != "none", "two counts");
     });
 }
 

@@ -2,6 +2,7 @@
 // steps, accumulation; clipping and the broadcast of weights.
 #include "catch.hpp"
 
+#include "exact/reference.hpp"
 #include "support/every_transport.hpp"
 #include "support/says.hpp"
 
@@ -115,6 +116,11 @@ void check_steps(colls::communicator& comm, std::size_t bucket_bytes, layout how
         make_step(sums, net, comm.rank(), step, some_order(sizes.size(), comm.rank(), step));
         expect(is(net, [&](std::size_t i, std::size_t e) { return sum_of(n, i, e, step); }), label("sum", step));
         expect(sums.participants() == n, "all ranks take part");
+    }
+    colls::gradient_buckets exact(comm, net.gradients, colls::exact, {.bucket_bytes = bucket_bytes});
+    for (int step = 0; step < 4; ++step) {
+        make_step(exact, net, comm.rank(), step, some_order(sizes.size(), comm.rank(), step));
+        expect(is(net, [&](std::size_t i, std::size_t e) { return sum_of(n, i, e, step); }), label("exact", step));
     }
     colls::gradient_buckets averages(comm, net.gradients, colls::avg, {.bucket_bytes = bucket_bytes});
     make_step(averages, net, comm.rank(), 9, some_order(sizes.size(), comm.rank(), 9));
@@ -261,6 +267,13 @@ TEST_CASE("gradient_buckets: allocates nothing after the first step", "[patterns
             counting = false;
             colls::barrier(comm);
         }
+        colls::gradient_buckets exact(comm, net.gradients, colls::exact, {.bucket_bytes = 1000});
+        for (int step = 0; step < 5; ++step) {
+            counting = step > 0;
+            make_step(exact, net, comm.rank(), step, order);
+            counting = false;
+            colls::barrier(comm);
+        }
         { const std::vector<int> seen((counting = true, 100)); }  // the counter counts
         counting = false;
         exchange.join();
@@ -275,7 +288,11 @@ TEST_CASE("uneven steps: ranks that have joined take part with zeros, and avg di
         CHECK_NOTHROW(colls::threads::run(n, [&](colls::communicator& comm) {
             for (const bool average : {false, true}) {
                 model<double> net(sizes, average ? layout::mixed : layout::adjoining);
+                const bool exact = !average && n == 3;
                 auto exchange = [&] {
+                    if (exact)
+                        return std::make_unique<colls::gradient_buckets<double>>(comm, net.gradients, colls::exact,
+                            colls::bucket_options{.bucket_bytes = 3000, .uneven = true});
                     return average ? std::make_unique<colls::gradient_buckets<double>>(comm, net.gradients, colls::avg,
                                          colls::bucket_options{.bucket_bytes = 3000, .uneven = true})
                                    : std::make_unique<colls::gradient_buckets<double>>(comm, net.gradients, colls::sum,
@@ -308,6 +325,57 @@ TEST_CASE("uneven steps: ranks that have joined take part with zeros, and avg di
             }
         }));
     }
+}
+
+TEMPLATE_TEST_CASE(
+    "gradient_buckets by exact: the same bits for every number of ranks", "[patterns]", float, double, colls::half) {
+    using T = TestType;
+    // Three numbers of an element, with three of the ranks, within so few binades that no bit of them is lost.
+    const auto number = [](std::size_t i, std::size_t e, std::size_t k) {
+        random_source random = stream(i, e, k);
+        const int size = random.between(0, std::is_same_v<T, colls::half> ? 8 : 18);
+        const double x = std::ldexp(random.between(1, 1 << 20) + std::ldexp(random.between(0, 1 << 20), -30), -size);
+        const double y = random.one_in(2) ? x / (1 << 20) : -x / (1 << 20);
+        if constexpr (std::is_same_v<T, double>)
+            return y;
+        else
+            return static_cast<T>(static_cast<float>(y));
+    };
+    model<T> want(sizes, layout::adjoining);
+    std::size_t differ = 0;
+    for (std::size_t i = 0; i < sizes.size(); ++i)
+        for (std::size_t e = 0; e < sizes[i]; ++e) {
+            reference::bit_sum sum;
+            for (std::size_t k = 0; k < 3; ++k) sum.add(static_cast<double>(number(i, e, k)));
+            want.gradients[i][e] = static_cast<T>(sum.rounded<T>());
+            const T plain = static_cast<T>(number(i, e, 0) + number(i, e, 1));
+            differ += static_cast<T>(plain + number(i, e, 2)) != want.gradients[i][e];
+        }
+    CHECK(differ > 500);
+    for (const int n : {3, 4, 7, 34})
+        for (const std::size_t bytes : {std::size_t{500}, everything}) {
+            INFO(n << " ranks, buckets of " << bytes << " bytes");
+            CHECK_NOTHROW(colls::threads::run(n, [&](colls::communicator& comm) {
+                model<T> net(sizes, layout::mixed);
+                colls::gradient_buckets exchange(
+                    comm, net.gradients, colls::exact, {.bucket_bytes = bytes, .uneven = n == 4});
+                for (int step = 0; step < 2; ++step) {
+                    for (std::size_t i = sizes.size(); i-- > 0;) {
+                        for (std::size_t e = 0; e < sizes[i]; ++e) {
+                            const std::size_t ranks = static_cast<std::size_t>(n), rank = (i + e + ranks) % ranks;
+                            T& x = net.gradients[i][e] = T(0.0f);
+                            for (std::size_t k = 0; k < 3; ++k)  // neighbours from `rank` on
+                                if ((rank + k) % ranks == static_cast<std::size_t>(comm.rank())) x = number(i, e, k);
+                        }
+                        exchange.ready(i);
+                    }
+                    exchange.wait();
+                    for (std::size_t i = 0; i < sizes.size(); ++i)
+                        expect(std::ranges::equal(net.gradients[i], want.gradients[i]), "the bits of a sum");
+                }
+                if (n == 4) exchange.join();
+            }));
+        }
 }
 
 TEST_CASE("uneven steps: over processes", "[patterns]") {
@@ -518,6 +586,61 @@ TEST_CASE("clip_by_global_norm: as computed by one rank, replicated and sharded"
                     says(refusal_of([&] { colls::clip_by_global_norm(comm, parts, wrong); }), "positive"), "max_norm");
         }));
     }
+}
+
+namespace {
+
+template <class T>
+void check_exact_clip(std::uint64_t seed) {
+    INFO("seed " << seed);
+    model<T> given(sizes, layout::mixed);
+    random_source random = stream(31, seed);
+    reference::bit_sum sum;
+    for (const auto& gradient : given.gradients)
+        for (T& v : gradient) {
+            v = static_cast<T>(std::ldexp(static_cast<float>(random.between(1, 1 << 20)), -random.between(0, 40)));
+            sum.add(static_cast<double>(v) * static_cast<double>(v));
+        }
+    const double norm = std::sqrt(sum.rounded<double>());
+    std::vector<T> want;
+    for (const auto& gradient : given.gradients)
+        for (const T v : gradient) want.push_back(static_cast<T>(static_cast<double>(v) * (norm / 7 / norm)));
+    const auto same = [](std::span<const T> a, std::span<const T> b) {
+        return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
+    };
+    for (const int n : {1, 2, 3, 7}) {
+        INFO(n << " ranks");
+        CHECK_NOTHROW(colls::threads::run(n, [&](colls::communicator& comm) {
+            model<T> whole(sizes, layout::adjoining);
+            for (std::size_t i = 0; i < sizes.size(); ++i)
+                std::ranges::copy(given.gradients[i], whole.gradients[i].begin());
+            const std::span<T> all = std::span(whole.memory).first(want.size());
+            const std::vector<T> before(all.begin(), all.end());
+            const double found = colls::clip_by_global_norm(
+                comm, whole.gradients, norm / 7, colls::gradient_layout::replicated, colls::exact);
+            expect(found == norm && same(all, want), "replicated");
+            // Every rank's shard begins at a place of its own, and rank 0's is empty where there are several.
+            const auto cut = [&](int r) {
+                return r <= 0 ? 0 : before.size() * static_cast<std::size_t>(r * r) / static_cast<std::size_t>(n * n);
+            };
+            const std::size_t from = n == 1 || comm.rank() == 1 ? 0 : cut(comm.rank()),
+                              to = n > 1 && comm.rank() == 0 ? 0 : cut(comm.rank() + 1);
+            std::vector<T> shard(
+                before.begin() + static_cast<std::ptrdiff_t>(from), before.begin() + static_cast<std::ptrdiff_t>(to));
+            const std::vector parts = {
+                std::span(shard).first(shard.size() / 3), std::span(shard).subspan(shard.size() / 3)};
+            const double of_parts =
+                colls::clip_by_global_norm(comm, parts, norm / 7, colls::gradient_layout::sharded, colls::exact);
+            expect(of_parts == norm && same(shard, std::span(want).subspan(from, to - from)), "sharded");
+        }));
+    }
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("clip_by_global_norm with exact: the bits of one rank, replicated and sharded", "[patterns]", float,
+    double, colls::bfloat16) {
+    for (std::uint64_t seed = 0; seed < 12; ++seed) check_exact_clip<TestType>(seed);
 }
 
 TEST_CASE("broadcast_spans: every rank gets the root's weights", "[patterns]") {

@@ -1,11 +1,13 @@
 // Statistics over ranks against the same on one vector, on every kind of group, with uneven and empty shards.
 #include "catch.hpp"
 
+#include "exact/reference.hpp"
 #include "support/every_transport.hpp"
 
 #include <colls/patterns/statistics.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -111,6 +113,93 @@ TEST_CASE("moments_of: the mean of integers is exact, and that of nothing is NaN
             expect(std::isnan(bad.mean()) && std::isnan(bad.variance()), "a NaN in one shard");
         });
     }
+}
+
+namespace {
+
+std::uint64_t raw(double x) { return std::bit_cast<std::uint64_t>(x); }
+/// Values of sizes that differ by up to 2^spread, so that the bits of a sum depend on its order.
+template <class T>
+std::vector<T> wide(std::size_t count, int spread, std::uint64_t seed) {
+    random_source random = stream(seed, 1);
+    std::vector<T> all = numbers<T>(count, 1.0, 0.1, seed);
+    for (T& v : all) v = static_cast<T>(std::ldexp(v, -random.between(0, spread)));
+    return all;
+}
+
+template <class T>
+void check_exact_moments(const std::vector<T>& all) {
+    const auto count = static_cast<double>(all.size());
+    reference::bit_sum sum, squares;
+    for (const T v : all) sum.add(static_cast<double>(v));
+    const double total = sum.rounded<double>(), mean = total / count;
+    for (const T v : all) {
+        const double apart = static_cast<double>(v) - mean;
+        squares.add(apart * apart);
+    }
+    const double deviations = squares.rounded<double>();
+    for (const int n : {1, 2, 3, 5, 8})
+        for (const std::uint64_t seed : {11u, 12u}) {
+            const auto shards = cut(all, n, seed);
+            on_every_transport(n, [&](colls::communicator& comm) {
+                const auto m = colls::moments_of(comm, shards[static_cast<std::size_t>(comm.rank())], colls::exact);
+                expect(m.count == static_cast<std::int64_t>(all.size()), "the count");
+                expect(raw(m.sum) == raw(total) && raw(m.mean()) == raw(mean), "the bits of the mean");
+                expect(raw(m.deviations) == raw(deviations), "the bits of the deviations");
+            });
+        }
+}
+
+template <class T>
+void check_exact_softmax(const std::vector<T>& all) {
+    std::vector<T> want(all);
+    const T greatest = *std::ranges::max_element(all);
+    reference::bit_sum sum;
+    for (T& v : want) sum.add(static_cast<double>(v = std::exp(v - greatest)));
+    for (T& v : want) v = static_cast<T>(v / sum.rounded<double>());
+    for (const int n : {1, 2, 3, 5, 8}) {
+        const auto shards = cut(all, n, 13);
+        on_every_transport(n, [&](colls::communicator& comm) {
+            auto mine = shards[static_cast<std::size_t>(comm.rank())];
+            colls::softmax(comm, mine, colls::exact);
+            std::size_t at = 0;
+            for (int r = 0; r < comm.rank(); ++r) at += shards[static_cast<std::size_t>(r)].size();
+            for (const T v : mine) expect(raw(v) == raw(want[at++]), "the bits of a value");
+        });
+    }
+}
+
+}  // namespace
+
+TEST_CASE("moments_of with exact: the bits of one rank, however values are cut", "[patterns]") {
+    const auto doubles = wide<double>(3000, 60, 9);
+    // By doubles the bits do depend on the order.
+    CHECK(
+        std::accumulate(doubles.begin(), doubles.end(), 0.0) != std::accumulate(doubles.rbegin(), doubles.rend(), 0.0));
+    check_exact_moments(doubles);
+    check_exact_moments(wide<float>(3000, 30, 10));
+    check_exact_moments(numbers<int>(777, 1e6, 12345, 3));
+    check_exact_moments(numbers<double>(500, 1.0, 1e9, 3));
+    on_every_transport(3, [](colls::communicator& comm) {
+        const auto nothing = colls::moments_of(comm, std::vector<float>{}, colls::exact);
+        expect(nothing.count == 0 && std::isnan(nothing.mean()) && std::isnan(nothing.variance()), "of no values");
+        for (const double odd : {not_a_number, infinity}) {
+            const auto m = colls::moments_of(comm, std::vector<double>{1, comm.rank() == 1 ? odd : 2}, colls::exact);
+            expect(std::isnan(odd) ? std::isnan(m.mean()) : m.mean() == infinity, "the mean of what is not finite");
+            expect(std::isnan(m.variance()), "and its variance");
+        }
+    });
+}
+
+TEST_CASE("softmax with exact: the bits of one rank, however values are cut", "[patterns]") {
+    check_exact_softmax(numbers<double>(3000, 30.0, 0, 5));
+    check_exact_softmax(numbers<float>(3000, 10.0, 1e4, 6));
+    on_every_transport(3, [](colls::communicator& comm) {
+        std::vector<double> y{1, comm.rank() == 2 ? not_a_number : 2}, low{-infinity};
+        colls::softmax(comm, y, colls::exact);
+        colls::softmax(comm, low, colls::exact);
+        expect(std::isnan(y[0]) && std::isnan(y[1]) && std::isnan(low[0]), "NaN spoils all results");
+    });
 }
 
 TEST_CASE("softmax: that of one rank, for small and for large values", "[patterns]") {

@@ -27,7 +27,7 @@ bool is_yes(const char* name, bool otherwise) {
 
 const configuration& configured() {
     static const configuration c{is_yes("COLLS_MPI", true), is_yes("COLLS_MPI_REPORT", false),
-        is_yes("COLLS_MPI_CUT", false), !value_of("COLLS_TIMEOUT").empty()};
+        is_yes("COLLS_MPI_CUT", false), is_yes("COLLS_MPI_EXACT", false), !value_of("COLLS_TIMEOUT").empty()};
     return c;
 }
 

@@ -99,6 +99,8 @@ folding::folding(MPI_Op op, MPI_Datatype type, int count) : op_(op), type_(type)
             way_ = way::colls;
             operation_ = known.code;
             element_ = t.code;
+            may_be_exact_ = configured().exact && known.code == dynamic::op::sum &&
+                            (t.code == dynamic::type::float32 || t.code == dynamic::type::float64);
             // Pairs are passed as the structs that they are, with what lies between their members.
             operand_ = {element_.size(), operand_.extent, 0, operand_.extent, true};
             return;

@@ -8,6 +8,7 @@
 #include <colls/dynamic.hpp>
 
 #include <cstddef>
+#include <type_traits>
 
 namespace colls_mpi {
 
@@ -26,6 +27,11 @@ public:
     /// The program may free its operator and the datatype before the last fold and the delivery of the result.
     void keep_handles();
     const colls::dynamic::reduction& operation() const { return operation_; }
+    /// The same for a call that is no scan and is made by Mode: with COLLS_MPI_EXACT=1 exact, where it blocks.
+    template <class Mode>
+    const colls::dynamic::reduction& operation_by() const {
+        return std::is_void_v<typename Mode::result> && may_be_exact_ ? exact : operation_;
+    }
     const colls::dynamic::element_type& element() const { return element_; }
     /// How an operand is passed: the layout that `input` and `output` get.
     const layout& operand() const { return operand_; }
@@ -41,9 +47,12 @@ private:
     void fold_in_row(const void* in, void* inout, std::size_t count);
     void fold_packed(const void* in, void* inout, std::size_t count);
 
+    static constexpr colls::dynamic::reduction exact{colls::dynamic::op::exact};
+
     const MPI_Op op_;
     const MPI_Datatype type_;
     way way_ = way::mpi;
+    bool may_be_exact_ = false;
     bool predefined_ = false;  // the operator is one of MPI's, which takes predefined datatypes alone
     held_operator held_operator_;
     held_type held_type_;

@@ -73,8 +73,8 @@ public:
     template <class Mode>
     auto make(colls::communicator& comm) {
         const dynamic::buffer out = is_root_ ? at_root_.target(fold_) : dynamic::buffer{nullptr, 0, fold_.element()};
-        return Mode::reduce(
-            comm, is_root_ ? at_root_.source(fold_) : elements_of(in_, fold_), out, fold_.operation(), root_);
+        return Mode::reduce(comm, is_root_ ? at_root_.source(fold_) : elements_of(in_, fold_), out,
+            fold_.template operation_by<Mode>(), root_);
     }
     void finish() {
         fold_.check();
@@ -114,7 +114,7 @@ public:
     using reduce_everywhere::reduce_everywhere;
     template <class Mode>
     auto make(colls::communicator& comm) {
-        return Mode::all_reduce(comm, in(), out(), by());
+        return Mode::all_reduce(comm, in(), out(), fold_.template operation_by<Mode>());
     }
 };
 class inclusive_scan_call : public reduce_everywhere {
@@ -172,8 +172,9 @@ public:
     template <class Mode>
     auto make(colls::communicator& comm) {
         const dynamic::const_buffer source{from_, all_, fold_.element()};
-        if (equal_) return Mode::reduce_scatter(comm, source, elements_of(out_, fold_), fold_.operation());
-        return Mode::reduce_scatter_v(comm, source, elements_of(out_, fold_), counts_, fold_.operation());
+        const dynamic::reduction& by = fold_.template operation_by<Mode>();
+        if (equal_) return Mode::reduce_scatter(comm, source, elements_of(out_, fold_), by);
+        return Mode::reduce_scatter_v(comm, source, elements_of(out_, fold_), counts_, by);
     }
     void finish() {
         fold_.check();

@@ -49,6 +49,7 @@ enum class op : unsigned char {
     bit_xor,
     minloc,  ///< of the types ..._index
     maxloc,
+    exact,    ///< colls::exact (exact.hpp), of half, bfloat16, float32 and float64: blocking calls but scans
     function  ///< a vector function (reduction::function), of every type
 };
 

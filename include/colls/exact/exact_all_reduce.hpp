@@ -108,4 +108,31 @@ void reduce_scatter(communicator& comm, In&& in, Out&& out, const exact_t&, cons
     work.round(own, to.data());
 }
 
+/// reduce_scatter_v with colls::exact on numbers.
+template <class Schedule = automatic, class In, detail::exact_numbers Out, class Counts, class... V>
+void reduce_scatter_v(
+    communicator& comm, In&& in, Out&& out, const Counts& counts, const exact_t&, const V&... schedule) {
+    using T = detail::element_of<Out>;
+    const std::span<const T> from(in);
+    const std::span<T> to(out);
+    const std::span<const std::size_t> sizes(counts);
+    const auto rank = static_cast<std::size_t>(comm.rank());
+    std::size_t all = 0, before = 0;
+    for (std::size_t r = 0; r < sizes.size(); ++r) {
+        all += sizes[r];
+        before += r < rank ? sizes[r] : 0;
+    }
+    if (sizes.size() != static_cast<std::size_t>(comm.size()) || all != from.size() || sizes[rank] != to.size())
+        detail::refuse_exact(
+            comm, "colls: reduce_scatter_v with colls::exact: the counts are not those of the ranks' blocks");
+    if constexpr (detail::is_chosen_by_library<Schedule> && sizeof...(V) == 0)
+        if (comm.size() <= detail::exact_few_ranks)
+            return detail::exact_addends<T>(comm, to.size() * sizes.size()).reduce_scatter(from, to, sizes);
+    detail::exact_work<T> work(comm, from.size());
+    work.template contribute<automatic>(from);
+    const buffer_block own{before, to.size()};
+    work.template add_blocks<Schedule>(own, sizes, schedule...);
+    work.round(own, to.data());
+}
+
 }  // namespace colls::inline v1

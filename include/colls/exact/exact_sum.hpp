@@ -85,9 +85,15 @@ public:
     /// Adds an array, at about the speed of memory where numbers that lie close to each other are of similar size.
     exact_sum& add(std::span<const T> x) {
         if constexpr (detail::is_small_float<T>)
-            add_converted<float>(x.size(), [&](std::size_t i) { return static_cast<float>(x[i]); });
+            add_each(x.size(), [&](std::size_t i) { return x[i]; });
         else
             add_array(x.data(), x.size());
+        return *this;
+    }
+    /// Adds get(0) to get(count - 1), which are T, in blocks, as add() does an array.
+    template <class Get>
+    exact_sum& add_each(std::size_t count, Get get) {
+        add_converted<std::conditional_t<detail::is_small_float<T>, float, T>>(count, get);
         return *this;
     }
     /// Adds a * b without rounding. Of exact_sum<double>: the product of two floats, bfloat16s or halfs is a double.
@@ -100,8 +106,7 @@ public:
     exact_sum& add_products(std::span<const float> a, std::span<const float> b)
         requires std::is_same_v<T, double>
     {
-        add_converted<double>(a.size(), [&](std::size_t i) { return static_cast<double>(a[i]) * b[i]; });
-        return *this;
+        return add_each(a.size(), [&](std::size_t i) { return static_cast<double>(a[i]) * b[i]; });
     }
 
     /// The nearest T, ties to even: infinity where the sum is beyond T's range, +0 where it is zero.
@@ -207,7 +212,7 @@ private:
         alignas(64) X tile[length];
         for (std::size_t at = 0; at < count; at += length) {
             const std::size_t n = count - at < length ? count - at : length;
-            for (std::size_t i = 0; i < n; ++i) tile[i] = get(at + i);
+            for (std::size_t i = 0; i < n; ++i) tile[i] = static_cast<X>(get(at + i));
             add_array(tile, n);
         }
     }

@@ -8,10 +8,13 @@
 #include <colls/dynamic.hpp>
 #include <colls/dynamic/detail/buffer_packer.hpp>
 #include <colls/dynamic/detail/data_layouts.hpp>
+#include <colls/dynamic/detail/exact_calls.hpp>
 #include <colls/dynamic/detail/function_fold.hpp>
 #include <colls/dynamic/detail/named_schedules.hpp>
 #include <colls/dynamic/detail/names.hpp>
 #include <colls/dynamic/detail/op_tables.hpp>
+
+#include <type_traits>
 
 namespace colls::inline v1 {
 namespace detail {
@@ -25,9 +28,7 @@ public:
     }
 
     void set_buffers(const dynamic::const_buffer& in, const dynamic::buffer& out) {
-        if (!(in.type == out.type))
-            refuse(error_text() << "the input is of type " << in.type.name() << ", and the output of type "
-                                << out.type.name() << ": both must be of one type");
+        if (!(in.type == out.type)) refuse_types(in.type, out.type);
         detail::set_type(q_.c, out.type.size(), name_of(out.type));
         q_.c.in = static_cast<const std::byte*>(in.data);
         q_.in_count = in.count;
@@ -48,8 +49,7 @@ public:
         }
         const auto code = static_cast<std::size_t>(type_.code());
         const op_table* const table = known_types[code].table(op.code(), op.by_integer_);
-        if (table == nullptr)
-            refuse(error_text() << "the operator " << op.name() << " does not take elements of type " << type_.name());
+        if (table == nullptr) refuse_operator(op, type_);
         if (table->finish != nullptr && is_scan(q_.c.what))
             refuse(error_text() << "a scan has no use for " << op.name()
                                 << ": the ranks' results are of different numbers of contributions");
@@ -78,6 +78,20 @@ public:
     typename Mode::result run() {
         set_schedule();
         return Mode::run(packer_.context(), q_);
+    }
+
+    /// A call by op::exact, which is several calls.
+    void run_exact(communicator& comm, const dynamic_arguments<>& a, bool blocks) {
+        if (!(a.in.type == a.out.type)) refuse_types(a.in.type, a.out.type);
+        const auto make = exact_caller_of<dynamic_arguments<>>(a.in.type.code());
+        if (make == nullptr) refuse_operator(*a.op, a.in.type);
+        if (!blocks) refuse(error_text() << "by " << a.op->name() << " it is several calls: it cannot be started");
+        if (is_scan(a.what)) refuse(error_text() << "there are no scans by " << a.op->name());
+        if (a.in.layout || a.out.layout || (a.counts && a.counts->is_displaced()))
+            refuse(error_text() << "by " << a.op->name() << " it takes neither layouts nor displacements");
+        if (how_.given != nullptr || !how_.schedule.empty())
+            refuse(error_text() << "by " << a.op->name() << " the library chooses its schedules: give none");
+        make(comm, a);
     }
 
     /// The message of the call `name`, to be sent or to be received.
@@ -133,6 +147,13 @@ public:
 
 private:
     [[noreturn]] void refuse(const error_text& why) const { packer_.refuse(why); }
+    [[noreturn]] void refuse_types(const dynamic::element_type& in, const dynamic::element_type& out) const {
+        refuse(error_text() << "the input is of type " << in.name() << ", and the output of type " << out.name()
+                            << ": both must be of one type");
+    }
+    [[noreturn]] void refuse_operator(const dynamic::reduction& op, const dynamic::element_type& type) const {
+        refuse(error_text() << "the operator " << op.name() << " does not take elements of type " << type.name());
+    }
     /// A gather, scatter or all_to_all with counts goes by `direct`: ranks between would not know how much they pass
     /// on.
     bool goes_direct() const {
@@ -226,6 +247,10 @@ private:
 template <class Mode>
 typename Mode::result dynamic_call(communicator& comm, const dynamic_arguments<>& a, const dynamic::options& how) {
     dynamic_request r(comm, a.what, how);
+    if (a.op && a.op->code() == dynamic::op::exact) {
+        r.run_exact(comm, a, std::is_void_v<typename Mode::result>);
+        if constexpr (std::is_void_v<typename Mode::result>) return;
+    }
     r.set_root(a.root);
     if (a.counts) r.set_counts(*a.counts);
     if (a.received) r.set_received(*a.received);

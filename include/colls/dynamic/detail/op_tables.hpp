@@ -9,6 +9,7 @@
 
 #include <colls/detail/call/make_request.hpp>
 #include <colls/dynamic/codes.hpp>
+#include <colls/exact/exact_sum.hpp>
 #include <colls/types.hpp>
 
 #include <complex>
@@ -238,7 +239,8 @@ static_assert(known_type_count == static_cast<std::size_t>(dynamic::type::bytes)
 inline constexpr const hashed_name* known_operators[] = {&name_of_type<sum_t>, &name_of_type<prod_t>,
     &name_of_type<min_t>, &name_of_type<max_t>, &name_of_type<avg_t>, &name_of_type<real_factor>,
     &name_of_type<logical_and_t>, &name_of_type<logical_or_t>, &name_of_type<logical_xor_t>, &name_of_type<bit_and_t>,
-    &name_of_type<bit_or_t>, &name_of_type<bit_xor_t>, &name_of_type<minloc_t>, &name_of_type<maxloc_t>};
+    &name_of_type<bit_or_t>, &name_of_type<bit_xor_t>, &name_of_type<minloc_t>, &name_of_type<maxloc_t>,
+    &name_of_type<exact_t>};
 inline constexpr std::size_t known_operator_count = sizeof known_operators / sizeof known_operators[0];
 static_assert(known_operator_count == static_cast<std::size_t>(dynamic::op::function));
 

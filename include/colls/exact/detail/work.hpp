@@ -60,6 +60,13 @@ public:
         for (int l = 0; l < format::lanes; ++l)
             reduce_scatter<Schedule>(*comm_, lane(l), lane(l).subspan(own.offset, own.size), sum, schedule...);
     }
+    /// Adds those of the rank's block of blocks of these sizes.
+    template <class Schedule, class... V>
+    void add_blocks(buffer_block own, std::span<const std::size_t> counts, const V&... schedule) {
+        for (int l = 0; l < format::lanes; ++l)
+            reduce_scatter_v<Schedule>(
+                *comm_, lane(l), lane(l).subspan(own.offset, own.size), counts, sum, schedule...);
+    }
     template <class Schedule, class... V>
     void add_at(int root, const V&... schedule) {
         reduce<Schedule>(*comm_, integers(), integers(), sum, root, schedule...);
@@ -106,16 +113,23 @@ public:
     }
     /// `out`: of the rank's block.
     void reduce_scatter(std::span<const T> in, std::span<T> out) {
-        for (int r = 0; r < comm_->size(); ++r) {
+        for (int r = 0; r < comm_->size(); ++r)
             sent_[static_cast<std::size_t>(r)] = block_of(in.size(), comm_->size(), r).size;
-            received_[static_cast<std::size_t>(r)] = out.size();
-        }
+        send_blocks(in, out);
+    }
+    /// Of blocks of these sizes, and made for the size of `out` times that of the group.
+    void reduce_scatter(std::span<const T> in, std::span<T> out, std::span<const std::size_t> counts) {
+        sent_.assign(counts.begin(), counts.end());
+        send_blocks(in, out);
+    }
+
+private:
+    void send_blocks(std::span<const T> in, std::span<T> out) {
+        received_.assign(ranks(), out.size());
         const std::span<T> all(addends_.data(), out.size() * ranks());
         all_to_all_v(*comm_, in, all, sent_, received_);
         sum_addends<T>({all.data(), out.size(), comm_->size()}, out.size(), out.data());
     }
-
-private:
     std::size_t ranks() const { return static_cast<std::size_t>(comm_->size()); }
 
     communicator* comm_;
