@@ -128,7 +128,8 @@ void carry(const settings& s, const std::vector<int>& devices, const std::atomic
         now = bench::monotonic_seconds();
         for (std::size_t i = 0; i < n; ++i) {
             for (; !to[i].empty() && to[i].front().due <= now; to[i].pop_front())
-                if (write(devices[i], to[i].front().bytes.data(), to[i].front().bytes.size()) < 0 && errno != EIO) break;
+                if (write(devices[i], to[i].front().bytes.data(), to[i].front().bytes.size()) < 0 && errno != EIO)
+                    break;
             if (!to[i].empty()) next = std::min(next, to[i].front().due);
         }
         const double wait = std::max(0.0, next - bench::monotonic_seconds());
@@ -146,8 +147,7 @@ void run_rank(const settings& s, int rank) {
     if (s.as == "gloo") {
 #ifdef COLLS_BENCH_GLOO
         gloo::rendezvous::FileStore store("/run/gloo");
-        std::shared_ptr<gloo::transport::Device> device =
-            gloo::transport::tcp::CreateDevice(address_of(rank).c_str());
+        std::shared_ptr<gloo::transport::Device> device = gloo::transport::tcp::CreateDevice(address_of(rank).c_str());
         const auto context = std::make_shared<gloo::rendezvous::Context>(rank, s.ranks);
         context->connectFullMesh(store, device);
         std::uint32_t tag = 0;
@@ -200,8 +200,9 @@ std::map<std::size_t, double> measured(const settings& s, const std::string& sid
         for (int r = 0; r < s.ranks; ++r) hosts += (r > 0 ? "," : "") + address_of(r);
         for (const std::size_t bytes : s.sizes) sizes += fmt::format(" {}", bytes);
         // Instead of ssh: the command in the namespace of that address.
-        std::ofstream("/run/agent") << "#!/bin/bash\nhost=$1; shift\nexec nsenter --net=/run/netns/rank$((${host##*.} - "
-                                       "1)) bash -c \"$*\"\n";
+        std::ofstream("/run/agent")
+            << "#!/bin/bash\nhost=$1; shift\nexec nsenter --net=/run/netns/rank$((${host##*.} - "
+               "1)) bash -c \"$*\"\n";
         chmod("/run/agent", 0755);
         command = fmt::format(
             "exec nsenter --net={} timeout 120 {} --allow-run-as-root --bind-to none --mca plm_rsh_agent /run/agent "
@@ -211,8 +212,8 @@ std::map<std::size_t, double> measured(const settings& s, const std::string& sid
     } else {
         std::string sizes;
         for (const std::size_t bytes : s.sizes) sizes += fmt::format(" {}", bytes);
-        command = fmt::format("exec timeout 120 {}delayed --as {} -n {} --calls {} --sizes{}", s.folder, side, s.ranks,
-            s.calls, sizes);
+        command = fmt::format(
+            "exec timeout 120 {}delayed --as {} -n {} --calls {} --sizes{}", s.folder, side, s.ranks, s.calls, sizes);
     }
     std::FILE* const pipe = popen((command + " 2>&1").c_str(), "r");
     if (pipe == nullptr) throw std::runtime_error("cannot start " + command);

@@ -29,8 +29,8 @@ public:
     /// instead, in short waits, too: the system runs a rank soon after it wakes, but not soon after it has yielded.
     static constexpr double core_lost = 1e-3;
     static constexpr unsigned first_sleeps = 8, most_sleeps = 4096;  ///< after such a yield; doubled with each
-    /// Where many ranks share a core most peers come while the others have the core once or twice, and a yield takes less
-    /// time than a sleep and what ends it.
+    /// Where many ranks share a core most peers come while the others have the core once or twice, and a yield takes
+    /// less time than a sleep and what ends it.
     static constexpr unsigned yields_before_bell = 2;
     /// Yields on a shared core before one sleep: the system chooses a core for a rank that wakes, and an idle one if
     /// there is one; two ranks that yield to each other it may leave where they are.

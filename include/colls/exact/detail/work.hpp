@@ -87,7 +87,7 @@ private:
 };
 
 /// Addends of all ranks of so many bytes together go to every rank: one call.
-inline constexpr std::size_t exact_small = 8 * 1024;
+inline constexpr std::size_t exact_small = std::size_t{8} << 10;
 
 /// Calls of few ranks, of `count` elements at most.
 template <class T>
@@ -140,7 +140,7 @@ private:
 /// Elements that a call takes at a time, so that the integers stay in a processor's caches.
 inline constexpr std::size_t exact_chunk = std::size_t{1} << 18;
 /// Integers of so many bytes at most are all-reduced: a call less.
-inline constexpr std::size_t exact_short = 16 * 1024;
+inline constexpr std::size_t exact_short = std::size_t{16} << 10;
 
 template <class Schedule>
 inline constexpr bool is_chosen_by_library = std::is_same_v<Schedule, automatic> || is_constraint<Schedule>;
@@ -179,14 +179,16 @@ public:
             const std::size_t count = in.size() - at < capacity_ ? in.size() - at : capacity_;
             const std::span<const T> from = in.subspan(at, count);
             const std::span<T> made = out.subspan(at, count);
-            addends_ ? addends_->all_reduce(from, made) : by_integers(from, made, schedule...);
+            if (addends_)
+                addends_->all_reduce(from, made);
+            else if (integers_)
+                by_integers(*integers_, from, made, schedule...);
             at += count;
         } while (at < in.size());
     }
 
 private:
-    void by_integers(std::span<const T> in, std::span<T> out, const V&... schedule) {
-        exact_work<T>& work = *integers_;
+    void by_integers(exact_work<T>& work, std::span<const T> in, std::span<T> out, const V&... schedule) {
         communicator& comm = work.comm();
         work.template contribute<Schedule>(in, schedule...);
         if constexpr (may_cut<Schedule, V...>)
