@@ -520,6 +520,48 @@ TEMPLATE_TEST_CASE("exact calls: small floats are rounded once, not by way of fl
     });
 }
 
+// Whether doubles hold a sum, or integers make it, is decided by how far its addends are from each other.
+TEMPLATE_TEST_CASE("exact: sums of addends near each other and far, as the integers make them", "[exact]", float,
+    double, bfloat16, half) {
+    using T = TestType;
+    constexpr std::size_t elements = 1024;
+    constexpr int digits = std::is_same_v<T, double>  ? 53
+                           : std::is_same_v<T, float> ? 24
+                           : std::is_same_v<T, half>  ? 11
+                                                      : 8;
+    constexpr int highest = std::is_same_v<T, half> ? 15 : std::is_same_v<T, double> ? 1023 : 127;
+    random_source random(9);
+    std::size_t different = 0;
+    for (const int ranks : {1, 2, 3, 7, 32})
+        for (int turn = 0; turn < 120; ++turn) {
+            // All elements of a tile have the same range of exponents, so that most tiles are whole on one side.
+            const int binades = static_cast<int>(random.below(std::is_same_v<T, half> ? 12 : 2 * digits));
+            const int top = turn % 8 == 0   ? highest
+                            : turn % 8 == 1 ? binades + digits - highest
+                                            : static_cast<int>(random.below(12));
+            std::vector<T> x(elements * static_cast<std::size_t>(ranks)), made(elements), wanted(elements);
+            for (std::size_t i = 0; i < x.size(); ++i) {
+                // Few bits, or all: ties, and what is just beside them.
+                const int bits = static_cast<int>(random.below(4));
+                double v = bits == 0   ? 1
+                           : bits == 1 ? 1.5
+                           : bits == 2
+                               ? 2 - std::ldexp(1, 1 - digits)
+                               : 1 + std::floor(std::ldexp(random.unit(), digits - 1)) * std::ldexp(1, 1 - digits);
+                const int down =
+                    random.one_in(2) ? binades : static_cast<int>(random.below(static_cast<std::size_t>(binades) + 1));
+                v = std::ldexp(v, top - (i < elements ? 0 : down));
+                x[i] =
+                    random.one_in(16) ? T(random.one_in(2) ? -0.0f : 0.0f) : static_cast<T>(random.one_in(2) ? -v : v);
+            }
+            const colls::detail::addends_of<T> all{x.data(), elements, ranks};
+            colls::detail::sum_one_by_one(all, 0, elements, wanted.data());
+            colls::detail::sum_addends(all, elements, made.data());
+            different += std::memcmp(made.data(), wanted.data(), elements * sizeof(T)) != 0;
+        }
+    CHECK(different == 0);
+}
+
 TEST_CASE("exact: one result on every transport", "[exact]") {
     const columns<float> data(1300, 3, 2);
     const auto want = results(data);

@@ -1,9 +1,10 @@
 // Sums of elements of which all addends are at hand: what the integers of lanes.hpp would give, without writing them.
 // IWYU pragma: private, include <colls/exact.hpp>
 //
-// A tile is summed by vectors, in the registers: the greatest magnitude of each element gives its unit; each addend is
-// rounded to units, and these are added as integers. If an element of the tile is special, or may have to do with
-// subnormals, the tile is summed again, number by number.
+// A tile is summed by vectors, in the registers. Where the addends of each element are within some binades of its
+// greatest, no rounding to units changes them, and a double, or two, holds their sum. Else the greatest magnitude of
+// each element gives its unit; each addend is rounded to units, and these are added as integers. If an element of the
+// tile is special, or may have to do with subnormals, the tile is summed again, number by number.
 #pragma once
 
 #include <colls/exact/detail/block_sums.hpp>
@@ -73,6 +74,42 @@ struct addend_vectors {
         }
     }
 
+    /// Sums `step` elements whose addends are near each other. `far`: some bit of it is set where they are not, or
+    /// where an element must be summed one by one; the sums are to be made again then. `odd`: as below.
+    template <bool odd>
+    [[gnu::always_inline]] static void sum_near(const addends_of<X>& all, std::size_t at, X* to, integers& far) {
+        using integer = std::remove_reference_t<decltype(far[0])>;
+        constexpr auto magnitude = static_cast<integer>(~std::make_unsigned_t<integer>{} >> 1);
+        // The last bit of an addend is not below the unit of the greatest.
+        constexpr integer binades = format::width * format::lanes - format::digits;
+        constexpr integer highest = format::special - 6;  // sums of 32 are in range
+        integers most{}, least = integers{} + magnitude;
+        doubles sums[halves]{}, rests[halves]{};
+        for (int r = 0; r < all.ranks; ++r) {
+            integers bits;
+            std::memcpy(&bits, all.of(r) + at, sizeof bits);
+            bits &= magnitude;
+            most = bits > most ? bits : most;
+            bits = bits == 0 ? integers{} + magnitude : bits;
+            least = bits < least ? bits : least;
+            for (std::size_t h = 0; h < halves; ++h) {
+                doubles x;
+                block_loops<X>::load(x, all.of(r) + at + 4 * h);
+                if constexpr (sizeof(X) == 8) {
+                    // Knuth's sum and its error. The errors of 32 numbers so near each other add up exactly.
+                    const doubles sum = sums[h] + x, part = sum - sums[h];
+                    rests[h] += (sums[h] - (sum - part)) + (x - part);
+                    sums[h] = sum;
+                } else {
+                    sums[h] += x;
+                }
+            }
+        }
+        const integers level = most >> (format::digits - 1), lowest = least >> (format::digits - 1);
+        far |= (level - lowest > binades) | ((most != 0) & ((level < format::lowest_level) | (level > highest)));
+        for (std::size_t h = 0; h < halves; ++h) put<odd>(to + 4 * h, sums[h] + rests[h]);
+    }
+
     /// Sums `step` elements. `bad`: some bit of it is set where an element must be summed one by one. `odd`: what float
     /// cannot hold sets its last bit: then rounding a second time is rounding once.
     template <bool odd>
@@ -115,23 +152,28 @@ struct addend_vectors {
                 made += rest * (1 / next);
             }
             made *= back;
-            if constexpr (sizeof(X) == 8) {
-                std::memcpy(to, &made, sizeof made);
-            } else {
-                if constexpr (odd) {
-                    constexpr std::uint64_t low = 0x1fffffff;
-                    words bits;
-                    std::memcpy(&bits, &made, sizeof bits);
-                    bits = (bits | ((bits & low) + low)) & ~low;
-                    std::memcpy(&made, &bits, sizeof made);
-                }
-                const auto narrow = __builtin_convertvector(made, typename vectors_of<float>::four);
-                std::memcpy(to + 4 * h, &narrow, sizeof narrow);
-            }
+            put<odd>(to + 4 * h, made);
         }
     }
 
 private:
+    template <bool odd>
+    [[gnu::always_inline]] static void put(X* to, const doubles& exact) {
+        if constexpr (sizeof(X) == 8) {
+            std::memcpy(to, &exact, sizeof exact);
+        } else {
+            doubles made = exact;
+            if constexpr (odd) {
+                constexpr std::uint64_t low = 0x1fffffff;
+                words bits;
+                std::memcpy(&bits, &made, sizeof bits);
+                bits = (bits | ((bits & low) + low)) & ~low;
+                std::memcpy(&made, &bits, sizeof made);
+            }
+            const auto narrow = __builtin_convertvector(made, typename vectors_of<float>::four);
+            std::memcpy(to, &narrow, sizeof narrow);
+        }
+    }
     static constexpr double next = static_cast<double>(std::int64_t{1} << format::width);
 
     [[gnu::always_inline]] static void whole(words& to, const doubles& units) {
@@ -158,6 +200,14 @@ private:
     }
 };
 
+template <class Vector>
+[[gnu::always_inline]] inline bool has_bits(const Vector& v) {
+    std::uint64_t words[4];
+    static_assert(sizeof words == sizeof v);
+    std::memcpy(words, &v, sizeof words);
+    return (words[0] | words[1] | words[2] | words[3]) != 0;
+}
+
 template <class T>
 [[gnu::always_inline]] inline void sums_loop(const addends_of<T>& all, std::size_t count, T* to) {
     using X = std::conditional_t<sizeof(T) == 8, double, float>;
@@ -177,12 +227,13 @@ template <class T>
             } else {
                 tile = {all.x + at, all.stride, all.ranks};
             }
-            typename vectors::integers bad{};
+            typename vectors::integers far{}, bad{};
             for (std::size_t i = 0; i < lane_tile; i += vectors::step)
-                vectors::template sum<is_small>(tile, i, made + i, bad);
-            std::uint64_t words[4];
-            std::memcpy(words, &bad, sizeof words);
-            if ((words[0] | words[1] | words[2] | words[3]) != 0)
+                vectors::template sum_near<is_small>(tile, i, made + i, far);
+            if (has_bits(far))
+                for (std::size_t i = 0; i < lane_tile; i += vectors::step)
+                    vectors::template sum<is_small>(tile, i, made + i, bad);
+            if (has_bits(bad))
                 sum_one_by_one(all, at, lane_tile, to);
             else
                 for (std::size_t i = 0; i < lane_tile; ++i) to[at + i] = T(made[i]);
