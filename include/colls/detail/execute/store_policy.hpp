@@ -42,7 +42,7 @@ struct store_policy {
     /// What is folded and then pushed at a time: so little that the loads of one piece overlap the stores of the other.
     static constexpr std::size_t piece = 1 << 10;
     /// What is staged goes to another part of so much memory each time: twice the second-level cache of most
-    /// processors. Where many ranks share a core, their memory together is more than that.
+    /// processors. Where many ranks share a core, their memory together is more than that. Powers of 2.
     static constexpr std::size_t staging_ring = std::size_t{2} << 20, staging_ring_of_many = std::size_t{256} << 10;
     /// Staged plans: the chunks of all units together, and the number of chunks whose scratch slots are apart.
     static constexpr std::size_t staged_chunk = std::size_t{256} << 10;
