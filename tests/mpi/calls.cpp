@@ -3,6 +3,9 @@
 #include "support/batch.hpp"
 #include "support/reproducible.hpp"
 
+#include <colls/exact.hpp>
+
+#include <cmath>
 #include <numeric>
 
 using namespace support;
@@ -61,6 +64,33 @@ void reproducible_bits(colls::communicator& comm, std::uint64_t seed, tally& t) 
         wrong = e.what();
     }
     t.check(wrong.empty(), wrong);
+}
+
+void exact_bits(colls::communicator& comm, std::uint64_t seed, tally& t) {
+    constexpr std::size_t length = 300;
+    constexpr int addends = 40;  // of each sum: their bits must not depend on which rank adds which
+    random_source random(seed);
+    std::vector<colls::exact_sum<double>> sums(length), wanted(length);
+    for (std::size_t i = 0; i < length; ++i)
+        for (int k = 0; k < addends; ++k) {
+            const double x = std::ldexp(random.unit() - 0.5, static_cast<int>(random.below(600)) - 300);
+            wanted[i] += x;
+            if (k % comm.size() == comm.rank()) sums[i] += x;
+        }
+    colls::all_reduce(comm, sums, colls::exact);
+    std::vector<double> x(length), one_each(length);
+    std::vector<colls::exact_sum<double>> of_ranks(length);
+    for (int r = 0; r < comm.size(); ++r)
+        for (std::size_t i = 0; i < length; ++i) {
+            const double v = std::ldexp(random.unit() - 0.5, static_cast<int>(random.below(20)));
+            of_ranks[i] += v;
+            if (r == comm.rank()) x[i] = v;
+        }
+    colls::all_reduce(comm, x, one_each, colls::exact);
+    for (std::size_t i = 0; i < length; ++i) {
+        t.check(sums[i].value() == wanted[i].value(), "an exact sum of partial sums");
+        t.check(one_each[i] == of_ranks[i].value(), "an exact sum of numbers");
+    }
 }
 
 namespace {

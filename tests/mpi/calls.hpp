@@ -29,6 +29,8 @@ void random_calls(
     colls::communicator& comm, std::uint64_t seed, std::uint64_t cases, const surroundings& around, tally& t);
 /// Calls under colls::reproducible, on data cut at random places: the bits of a serial loop.
 void reproducible_bits(colls::communicator& comm, std::uint64_t seed, tally& t);
+/// Exact sums, of partial sums and of numbers, beside those of one rank.
+void exact_bits(colls::communicator& comm, std::uint64_t seed, tally& t);
 /// Point-to-point messages: small and large, with all ranks sending first, many of one pair at once, among collectives.
 void messages(colls::communicator& comm, std::uint64_t seed, tally& t);
 /// Splits the group, and its parts, and uses all of them in turn.

@@ -418,6 +418,8 @@ int main(int argc, char** argv) {
             random_calls(comm, seed, calls, {[&] { own.begin(); }, [&] { own.end(t); }, same_everywhere}, t);
             section("reproducible bits");
             reproducible_bits(comm, seed, t);
+            section("exact bits");
+            exact_bits(comm, seed, t);
             section("messages");
             messages(comm, seed, t);
             section("splits");

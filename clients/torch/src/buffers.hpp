@@ -6,8 +6,10 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
+#include <cstdlib>
 #include <numeric>
 #include <string>
+#include <string_view>
 
 namespace colls_torch {
 
@@ -70,6 +72,18 @@ inline at::Tensor reducible(const at::Tensor& t, const c10d::ReduceOp& op) {
     return at::view_as_real(t);
 }
 
+/// COLLS_TORCH_EXACT=1: sums of float and double tensors, half and bfloat16, are colls::exact.
+inline bool sums_exactly(at::ScalarType type) {
+    static const bool asked = [] {
+        const char* const set = std::getenv("COLLS_TORCH_EXACT");
+        const std::string_view value = set != nullptr ? set : "";
+        TORCH_CHECK(value.empty() || value == "0" || value == "1", "colls: COLLS_TORCH_EXACT is ", value,
+            ", which is neither 0 nor 1");
+        return value == "1";
+    }();
+    return asked && (type == at::kFloat || type == at::kDouble || type == at::kHalf || type == at::kBFloat16);
+}
+
 /// The operator. For tensors of bool a sum is a logical or, and a product a logical and.
 inline dynamic::reduction reduction_of(const c10d::ReduceOp& op, const at::Tensor& t) {
     using c10d::ReduceOp;
@@ -82,7 +96,7 @@ inline dynamic::reduction reduction_of(const c10d::ReduceOp& op, const at::Tenso
     const bool whole = c10::isIntegralType(type, true), complex = c10::isComplexType(type);
     switch (op.op_) {
         case ReduceOp::SUM:
-            return dynamic::op::sum;
+            return sums_exactly(type) ? dynamic::op::exact : dynamic::op::sum;
         case ReduceOp::AVG:
             takes(type != at::kBool, "AVG");
             return dynamic::op::avg;

@@ -2,6 +2,7 @@
 and with gloo where gloo has the function for the type."""
 
 import datetime
+import fractions
 import os
 import signal
 import socket
@@ -589,6 +590,34 @@ def killed(rank, n, asynchronous):
     os._exit(0)
 
 
+def exact(rank, n):
+    """Sums of which a plain sum loses most, by COLLS_TORCH_EXACT=1: the nearest number to the rational sum."""
+    os.environ["COLLS_TORCH_EXACT"] = "1"
+    bits = {torch.float16: 11, torch.bfloat16: 20, torch.float32: 20, torch.float64: 40}
+    small = {torch.float16: 10, torch.bfloat16: 7, torch.float32: 20, torch.float64: 40}
+    for dtype in floats:
+        addends = [2.0 ** bits[dtype], 1.0, -(2.0 ** bits[dtype]), 2.0 ** -small[dtype]]
+        length = 8 * n
+        parts = [torch.tensor([addends[(r + i) % 4] for i in range(length)], dtype=dtype) for r in range(n)]
+        wanted = torch.tensor(
+            [float(sum(fractions.Fraction(addends[(r + i) % 4]) for r in range(n))) for i in range(length)],
+            dtype=torch.float64,
+        ).to(dtype)
+        x = parts[rank].clone()
+        dist.all_reduce(x)
+        expect(f"exact all_reduce {dtype}", x, wanted)
+        x = parts[rank].clone()
+        dist.reduce(x, n - 1)
+        if rank == n - 1:
+            expect(f"exact reduce {dtype}", x, wanted)
+        own = torch.zeros(8, dtype=dtype)
+        dist.reduce_scatter_tensor(own, parts[rank].clone())
+        expect(f"exact reduce_scatter {dtype}", own, wanted[8 * rank : 8 * rank + 8])
+    whole = torch.arange(5) + rank
+    dist.all_reduce(whole)
+    expect("a sum of whole numbers", whole, torch.arange(5) * n + n * (n - 1) // 2)
+
+
 class functions(unittest.TestCase):
     def everywhere(self, f, sizes=(1, 2, 3, 4)):
         for n in sizes:
@@ -597,6 +626,9 @@ class functions(unittest.TestCase):
 
     def test_reductions(self):
         self.everywhere(reductions)
+
+    def test_exact_sums(self):
+        self.everywhere(exact)
 
     def test_movements(self):
         self.everywhere(movements)
