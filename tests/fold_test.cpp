@@ -190,12 +190,27 @@ bool called_plain(void* dst, void* also, past_caches past, const operand* x, std
     f(dst, also, x, count, op);
     return true;
 }
+#if defined(__x86_64__) && defined(__GNUC__)
+/// What the table takes where the processor has AVX2 and no AVX-512.
+template <class T, class Op>
+bool lines_avx2_called(void* dst, void* also, past_caches past, const operand* x, std::size_t count, const void* op) {
+    const auto apart = reinterpret_cast<std::uintptr_t>(dst) - reinterpret_cast<std::uintptr_t>(also);
+    if (past == past_caches::none || (past == past_caches::both && apart % 64 != 0)) return false;
+    (past == past_caches::second    ? &fold_lines_avx2<past_caches::second, T, Op>
+        : past == past_caches::both ? &fold_lines_avx2<past_caches::both, T, Op>
+                                    : &fold_lines_avx2<past_caches::alone, T, Op>)(dst, also, x, count, op);
+    return true;
+}
+#endif
 template <class T, class Op>
 std::vector<variant_of_two> variants_of_two() {
     std::vector<variant_of_two> v{
         {"table", op_table_for<T, Op>.fold_twice}, {"baseline", &called_plain<&fold_twice_baseline<T, Op>>}};
 #if defined(__x86_64__) && defined(__GNUC__)
-    if (__builtin_cpu_supports("avx2")) v.push_back({"avx2", &called_plain<&fold_twice_avx2<T, Op>>});
+    if (__builtin_cpu_supports("avx2")) {
+        v.push_back({"avx2", &called_plain<&fold_twice_avx2<T, Op>>});
+        v.push_back({"lines, avx2", &lines_avx2_called<T, Op>});
+    }
 #endif
     return v;
 }

@@ -628,6 +628,8 @@ inline void direct_executor::finish() {
     wake_sleepers(self_);
     if (bounce_output_) copy_bytes(arguments.out, bounce_output_, ragged_bytes(buffer_kind::output));
     give_scratch();
+    // The next entry's line was read by peers `window` operations ago: so its stores do not wait for theirs to go.
+    prefetch_to_store(&self_.memory.operation((sequence + 1) % window, self_.rank));
     done = true;
 }
 

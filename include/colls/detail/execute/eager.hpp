@@ -117,6 +117,8 @@ private:
             std::memcpy(to, data, bytes);
         own.flag.store(flag_, std::memory_order_release);
         wake_sleepers(self_);
+        // While this rank waits: peers have read that line already. (With more lines to fetch, far cores lose by it.)
+        if (fits_line(bytes)) prefetch_to_store(&self_.memory.eager((number_ + 1) % eager_slots, self_.rank));
     }
     void wait_for(int r) {
         const eager_line& theirs = self_.memory.eager(slot_, r);

@@ -121,16 +121,29 @@ void fold_avx512(void* dst, const operand* x, int k, std::size_t count, const vo
 }
 #endif
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__aarch64__))
+// How a line is stored, into the caches and past them. Those for x86-64 are inlined where their target is: in the
+// functions below, not in the loop that these inline.
+#if defined(__x86_64__)
+struct lines_avx512 {
+    [[gnu::target("avx512f")]] static inline void copy(void* to, const void* from) { copy_line_avx512(to, from); }
+    [[gnu::target("avx512f")]] static inline void stream(void* to, const void* from) { stream_line_avx512(to, from); }
+};
+struct lines_avx2 {
+    [[gnu::always_inline]] static inline void copy(void* to, const void* from) { std::memcpy(to, from, 64); }
+    [[gnu::target("avx2")]] static inline void stream(void* to, const void* from) { stream_line_avx2(to, from); }
+};
+#else
+struct lines_neon {
+    [[gnu::always_inline]] static inline void copy(void* to, const void* from) { std::memcpy(to, from, 64); }
+    [[gnu::always_inline]] static inline void stream(void* to, const void* from) { stream_line_neon(to, from); }
+};
+#endif
 /// Stores whole lines of `also` at once, into the caches or past them: by AVX-512 in one instruction, since between
 /// several others come, and the line is written in parts. Where both places are stored to past the caches, their lines
 /// begin at the same elements.
-template <past_caches past, class T, class Op>
-#if defined(__x86_64__) && defined(__clang__)
-[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]]
-#elif defined(__x86_64__)
-[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")]]
-#endif
-void fold_twice_by_lines(void* dst, void* also, const operand* operands, std::size_t count, const void* op) {
+template <past_caches past, class Lines, class T, class Op>
+[[gnu::always_inline]] inline void fold_twice_by_lines(
+    void* dst, void* also, const operand* operands, std::size_t count, const void* op) {
     using loops = direct_fold<T, Op>;
     constexpr std::size_t in_line = 64 / sizeof(T);
     T *const out = static_cast<T*>(dst), *const second = static_cast<T*>(also);
@@ -148,26 +161,38 @@ void fold_twice_by_lines(void* dst, void* also, const operand* operands, std::si
         if (overwrites && i + ahead < count) prefetch_to_store(second + i + ahead);
         alignas(64) T made[in_line];
         for (std::size_t l = 0; l < in_line; ++l) made[l] = loops::folded(x, i + l, by);
-#if defined(__aarch64__)
-        static_assert(past != past_caches::none);
         if constexpr (past == past_caches::both)
-            stream_line_neon(out + i, made);
-        else if constexpr (past == past_caches::second)
-            std::memcpy(out + i, made, 64);
-        stream_line_neon(second + i, made);
-#else
-        if constexpr (past == past_caches::both)
-            stream_line_avx512(out + i, made);
+            Lines::stream(out + i, made);
         else if constexpr (past != past_caches::alone)
             std::memcpy(out + i, made, 64);
         if constexpr (past != past_caches::none)
-            stream_line_avx512(second + i, made);
+            Lines::stream(second + i, made);
         else
-            copy_line_avx512(second + i, made);
-#endif
+            Lines::copy(second + i, made);
     }
     loops::run_twice(out, second, x, i, count, by);
 }
+#if defined(__x86_64__)
+template <past_caches past, class T, class Op>
+#if defined(__clang__)
+[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]]
+#else
+[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")]]
+#endif
+void fold_lines_avx512(void* dst, void* also, const operand* x, std::size_t count, const void* op) {
+    fold_twice_by_lines<past, lines_avx512, T, Op>(dst, also, x, count, op);
+}
+template <past_caches past, class T, class Op>
+[[gnu::target("avx2")]] void fold_lines_avx2(
+    void* dst, void* also, const operand* x, std::size_t count, const void* op) {
+    fold_twice_by_lines<past, lines_avx2, T, Op>(dst, also, x, count, op);
+}
+#else
+template <past_caches past, class T, class Op>
+void fold_lines_neon(void* dst, void* also, const operand* x, std::size_t count, const void* op) {
+    fold_twice_by_lines<past, lines_neon, T, Op>(dst, also, x, count, op);
+}
+#endif
 #endif
 
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
@@ -206,26 +231,30 @@ bool fold_twice_entry(void* dst, void* also, past_caches past, const operand* x,
     constexpr bool same_bits = std::is_same_v<Op, sum_t> || std::is_same_v<Op, prod_t> || std::is_same_v<Op, min_t> ||
                                std::is_same_v<Op, max_t>;
     if constexpr (same_bits) {
-        const auto by = [&](auto how) {
-            fold_twice_by_lines<decltype(how)::value, T, Op>(dst, also, x, count, op);
-            return true;
-        };
-        using streamed = past_caches;
         const auto lines = reinterpret_cast<std::uintptr_t>(dst) - reinterpret_cast<std::uintptr_t>(also);
-        if (past == streamed::both && lines % 64 != 0) return false;
+        if (past == past_caches::both && lines % 64 != 0) return false;
         if (reinterpret_cast<std::uintptr_t>(also) % alignof(T) != 0) return false;
 #if defined(__x86_64__)
-        const bool has_lines = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-        if (has_lines && plain) return by(std::integral_constant<streamed, streamed::none>{});
+        const bool is_512 = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"),
+                   has_lines = is_512 || __builtin_cpu_supports("avx2");
+        if (is_512 && plain) return fold_lines_avx512<past_caches::none, T, Op>(dst, also, x, count, op), true;
 #else
         constexpr bool has_lines = true;
 #endif
-        if (has_lines && streams && past == streamed::second)
-            return by(std::integral_constant<streamed, streamed::second>{});
-        if (has_lines && streams && past == streamed::both)
-            return by(std::integral_constant<streamed, streamed::both>{});
-        if (has_lines && streams && past == streamed::alone)
-            return by(std::integral_constant<streamed, streamed::alone>{});
+        const auto by = [&](auto how) {
+            constexpr past_caches known = decltype(how)::value;
+            if (!has_lines || !streams || past != known) return false;
+#if defined(__x86_64__)
+            if (!is_512) return fold_lines_avx2<known, T, Op>(dst, also, x, count, op), true;
+            return fold_lines_avx512<known, T, Op>(dst, also, x, count, op), true;
+#else
+            return fold_lines_neon<known, T, Op>(dst, also, x, count, op), true;
+#endif
+        };
+        if (by(std::integral_constant<past_caches, past_caches::second>{}) ||
+            by(std::integral_constant<past_caches, past_caches::both>{}) ||
+            by(std::integral_constant<past_caches, past_caches::alone>{}))
+            return true;
     }
     if (!plain) return false;
 #if defined(__x86_64__) && !defined(__AVX2__)

@@ -78,6 +78,17 @@ void move_lines_sse2(char* dst, const char* src, std::size_t lines) {
     std::memcpy(&v, src, 64);
     *static_cast<V*>(dst) = v;
 }
+[[gnu::always_inline, gnu::target("avx2")]] inline void stream_line_avx2(void* dst, const void* src) {
+    using V = long long __attribute__((vector_size(32)));
+    V v[2];
+    std::memcpy(v, src, 64);
+    for (int h = 0; h < 2; ++h)
+#if defined(__clang__)
+        __builtin_nontemporal_store(v[h], static_cast<V*>(dst) + h);
+#else
+        __builtin_ia32_movntdq256(static_cast<V*>(dst) + h, v[h]);
+#endif
+}
 [[gnu::target("avx512f")]] inline void stream_lines_avx512(char* dst, const char* src, std::size_t lines) {
     for (; lines != 0; --lines, dst += 64, src += 64) stream_line_avx512(dst, src);
 }
