@@ -285,6 +285,32 @@ TEST_CASE("bootstrap: ranks that are threads of one process", "[bootstrap]") {
     }
 }
 
+TEST_CASE("bootstrap: a member of another version ends all members, before memory is shared", "[bootstrap]") {
+    struct other_version final : colls::member_exchange {
+        explicit other_version(colls::communicator& comm) : way(comm), differs(comm.rank() == 2) {}
+        void all_gather(const void* own, std::size_t bytes, void* all) override {
+            if (bytes != sizeof(colls::detail::member_record)) return way.all_gather(own, bytes, all);
+            auto record = *static_cast<const colls::detail::member_record*>(own);
+            if (differs) ++record.library;  // a patch more
+            way.all_gather(&record, bytes, all);
+        }
+        exchange_of_threads way;
+        bool differs;
+    };
+    std::atomic<int> refused = 0;
+    colls::threads::run(3, [&](colls::communicator& threads) {
+        other_version way(threads);
+        try {
+            static_cast<void>(colls::bootstrap(threads.rank(), 3, way));
+        } catch (const colls::error& e) {
+            refused += e.code() == colls::errc::mismatch && e.rank() == threads.rank() && e.peer() == 2 &&
+                       way.way.calls == 1 &&
+                       says(e.what(), "ranks 0 and 2 of the new group have a different version of the library");
+        }
+    });
+    CHECK(refused == 3);
+}
+
 TEST_CASE("bootstrap: errors are those of the exchange, or name the rank", "[bootstrap]") {
     const auto what = [](auto f) {
         try {

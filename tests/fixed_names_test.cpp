@@ -1,7 +1,9 @@
 // The names that programs rely on: each is used here as a program uses it. A change that breaks this file breaks them.
 #include "catch.hpp"
 
+#include <colls/bootstrap.hpp>
 #include <colls/colls.hpp>
+#include <colls/exact.hpp>
 #include <colls/schedules/bine.hpp>
 #include <colls/schedules/bruck.hpp>
 #include <colls/schedules/circulant.hpp>
@@ -9,6 +11,7 @@
 #include <colls/schedules/double_tree.hpp>
 #include <colls/schedules/halving_doubling.hpp>
 #include <colls/schedules/hierarchical.hpp>
+#include <colls/schedules/host_hierarchy.hpp>
 #include <colls/schedules/pat.hpp>
 #include <colls/schedules/pipelined_broadcast.hpp>
 #include <colls/schedules/recursive_doubling.hpp>
@@ -29,6 +32,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -55,6 +59,16 @@ using own_all_reduce = colls::compose<colls::reversed<own_all_gather>, own_all_g
 static_assert(colls::proven<own_all_reduce, 6> && colls::proven<colls::folded<own_all_reduce>, 6>);
 static_assert(colls::cost_of<own_all_gather>(8).rounds == 7 && colls::cost_of<own_all_gather>(8).blocks_sent == 7);
 static_assert(colls::proven<colls::hierarchical<colls::ring, colls::ring>, 4>);
+static_assert(colls::schedule<colls::striped<own_all_gather, own_all_gather>>);
+static_assert(colls::one_expression<colls::recursive_doubling::all_reduce>);
+static_assert(colls::single_fold<colls::direct::reduce_scatter> && !colls::one_expression<own_all_reduce>);
+
+/// Ranks the other way round.
+struct mirror {
+    static constexpr int role(int rank, int n) { return n - 1 - rank; }
+    static constexpr int rank(int role, int n) { return n - 1 - role; }
+};
+static_assert(colls::proven<colls::permuted<own_all_gather, mirror>, 5>);
 
 template <class... F>
 constexpr bool families = (colls::family<F> && ...);
@@ -143,6 +157,43 @@ TEST_CASE("fixed names: calls", "[fixed_names]") {
         colls::all_reduce(comm, std::span<float>(memory.data(), memory.size()), colls::sum, colls::ring{});
     });
     CHECK(wrong == 0);
+}
+
+TEST_CASE("fixed names: messages, several operations, exact and reproducible sums", "[fixed_names]") {
+    std::atomic<int> wrong = 0;
+    const auto expect = [&](bool holds) { wrong += !holds; };
+    colls::threads::run(2, [&](auto& comm) {
+        const int rank = comm.rank(), peer = 1 - rank;
+        const std::vector<int> out(1, rank);
+        std::vector<int> in(1);
+        colls::exchange(comm, out, peer, in, peer);
+        expect(in[0] == peer);
+        if (rank == 0) colls::send(comm, out, 1);
+        if (rank == 1) expect(colls::recv_any(comm, in) == 0);
+        std::vector<float> x(2, 0.5f), y(2, 0.5f);
+        auto a = colls::start::all_reduce(comm, x, colls::sum), b = colls::start::all_reduce(comm, y, colls::sum);
+        colls::wait_all(a, b);
+        std::vector<colls::operation> none;
+        expect(colls::wait_any(none) == colls::none);
+        colls::all_reduce<colls::reproducible>(comm, x, colls::sum);
+        colls::all_reduce(comm, y, colls::exact);
+        expect(x[1] == 2 && y[1] == 2);
+        colls::exact_sum<double> total;
+        total += 0.25;
+        colls::all_reduce(comm, std::span(&total, 1), colls::sum);
+        expect(total.value() == 0.5);
+        std::vector<colls::value_index<double>> least(1, {.value = 1.0 + rank, .index = rank});
+        colls::all_reduce(comm, least, colls::minloc);
+        expect(least[0].index == 0);
+        colls::all_reduce(comm, least, colls::maxloc);
+    });
+    CHECK(wrong == 0);
+    void (colls::communicator::* const abort)(std::string_view) = &colls::communicator::abort;
+    CHECK(abort != nullptr);
+    colls::communicator (*const bootstrap)(
+        int, int, colls::key_value_store&, std::string_view, const colls::bootstrap_options&) = &colls::bootstrap;
+    CHECK(bootstrap != nullptr);
+    CHECK(colls::family<colls::host_hierarchy<colls::ring>>);
 }
 
 TEST_CASE("fixed names: errors, processes and world", "[fixed_names]") {

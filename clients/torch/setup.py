@@ -1,6 +1,7 @@
 # Builds colls_torch for the torch that is installed beside the Python that runs this.
 import atexit
 import os
+import re
 import shutil
 import sys
 import sysconfig
@@ -21,13 +22,17 @@ include = os.path.abspath(os.environ.get("COLLS_INCLUDE", os.path.join("..", "..
 if not os.path.exists(os.path.join(include, "colls", "colls.hpp")):
     sys.exit("colls_torch: run this within colls' source tree, or set COLLS_INCLUDE to the folder that has colls/colls.hpp")
 
+# That of the library, which is built in.
+with open(os.path.join(include, "colls", "config.hpp")) as config:
+    version = ".".join(re.findall(r"^#define COLLS_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", config.read(), re.MULTILINE))
+
 # Nothing is left beside the sources: pip builds here, in place. (Options of the command line come first.)
 scratch = tempfile.mkdtemp(prefix="colls_torch_")
 atexit.register(shutil.rmtree, scratch, ignore_errors=True)
 
 setup(
     name="colls_torch",
-    version="0.1.0",
+    version=version,
     description='The backend "colls" of torch.distributed',
     packages=["colls_torch"],
     # Not a folder of the package's name: Python would find that before what is installed.

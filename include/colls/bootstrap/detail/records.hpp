@@ -264,7 +264,7 @@ inline digest prove_table(std::string_view token, const nonce& host, const nonce
     return keyed_digest(std::as_bytes(std::span(token)), {host, peer, table});
 }
 
-/// "0.1.0".
+/// "0.2.0", of the version 0.2.0.
 inline error_text& operator<<(error_text& to, const prefix& p) {
     to << static_cast<int>(p.library >> 20) << "." << static_cast<int>(p.library >> 10 & 1023) << "."
        << static_cast<int>(p.library & 1023);
