@@ -43,7 +43,7 @@ class source_distribution(sdist):
     def make_release_tree(self, base_dir, files):
         super().make_release_tree(base_dir, [f for f in files if not os.path.isabs(f) and not f.startswith("..")])
         for folder in ("src", "python", "tests"):
-            kept = shutil.ignore_patterns("__pycache__", "_built_for.py")
+            kept = shutil.ignore_patterns("__pycache__", "_built_for.py", "*.so")
             shutil.copytree(folder, os.path.join(base_dir, folder), dirs_exist_ok=True, ignore=kept)
         shutil.copytree(os.path.join(include, "colls"), os.path.join(base_dir, "include", "colls"), dirs_exist_ok=True)
         if os.path.exists(os.path.join(project, "LICENSE")):

@@ -10,7 +10,7 @@ class Colls(CMakePackage):
     schedule is a type that the compiler proves right for every rank; header-only C++20."""
 
     # There is no archive to download. The sources are the project's own tree, from its top:
-    #     spack repo add packaging/spack && spack dev-build --source-path . colls@0.1.0
+    #     spack repo add packaging/spack && spack dev-build --source-path . colls@VERSION
     license("Apache-2.0")
 
     version("0.1.0")
