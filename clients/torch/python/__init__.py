@@ -5,11 +5,33 @@ happens by itself, once colls_torch is installed.
 """
 
 import atexit
+import os
 
 import torch  # noqa: F401  (the extension needs torch's libraries)
 import torch.distributed as dist
 
-from . import _backend
+from . import _built_for
+
+
+def _refuse_another_torch():
+    """torch's C++ interfaces differ between versions: in another one, calls would go to wrong functions."""
+    here, needed = torch.__version__.split("+")[0], _built_for.torch
+    abi = torch.compiled_with_cxx11_abi()
+    if here == needed and abi == _built_for.cxx11_abi:
+        return
+    names = {True: "the new C++ ABI of libstdc++", False: "the old C++ ABI of libstdc++"}
+    what = f"torch {needed}, and this is torch {torch.__version__}"
+    if here == needed:
+        what = f"a torch {needed} with {names[_built_for.cxx11_abi]}, and this one has {names[abi]}"
+    raise ImportError(
+        f"colls_torch {_built_for.version} was built for {what} ({os.path.dirname(torch.__file__)}). Install torch=={needed}, "
+        f"or build colls_torch for the torch that is here: pip install colls_torch-"
+        f"{_built_for.version}.tar.gz, which needs a compiler with C++20"
+    )
+
+
+_refuse_another_torch()
+from . import _backend  # noqa: E402  (not to be loaded before that)
 
 __all__ = ["register"]
 
