@@ -409,6 +409,14 @@ TEST_CASE("coroutines: without a loop co_await waits; another coroutine type is 
         foreign f = body();
         expect(f.h.done() && x == 13, "it did not wait");
         f.h.destroy();
+        std::vector<long> many(100'000, 1);
+        const auto named = [&]() -> foreign {
+            colls::operation o = colls::start::all_reduce(comm, many, colls::sum);
+            co_await o;
+            expect(o.empty(), "it did not wait for an operation with a name");
+        };
+        f = named();
+        f.h.destroy();
         loop l;
         l.within([&] { f = body(); });
         expect(!f.h.done(), "it waited");

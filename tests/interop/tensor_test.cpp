@@ -6,6 +6,7 @@
 #include "support/says.hpp"
 
 #include <colls/colls.hpp>
+#include <colls/interop/coroutine.hpp>
 #include <colls/interop/dlpack.hpp>
 #include <colls/interop/mdspan.hpp>
 
@@ -163,6 +164,23 @@ TEST_CASE("mdspan: typed calls, started ones too, take views without gaps", "[in
         dynamic::all_gather(
             comm, interop::strided(constant), interop::strided(rows_first<double, 1>(again.data(), {36})));
         expect(all == again, "the blocks of the dynamic call are others");
+    });
+}
+
+TEST_CASE("mdspan: a coroutine awaits dynamic calls, whose buffers and layouts are temporaries", "[interop]") {
+    on_every_transport(3, [](colls::communicator& comm) {
+        std::vector<int> x(24), row(12);
+        const auto v = view<int, 2>(x.data(), {3, 4}, {8, 2});
+        const auto body = [&](int first) -> interop::task<> {
+            for (int i = first; i < first + 3; ++i) {
+                x.assign(x.size(), i + comm.rank());
+                co_await dynamic::start::all_reduce(comm, interop::strided(v), dynamic::op::sum);
+                expect(x[0] == 3 * i + 3 && x[22] == 3 * i + 3 && x[1] == i + comm.rank(), "the sums are others");
+                co_await dynamic::start::all_reduce(
+                    comm, {row.data(), 12, dynamic::type::int32}, dynamic::op::max, {.schedule = "ring"});
+            }
+        };
+        interop::run(body(1));
     });
 }
 

@@ -13,6 +13,7 @@
 // operation::wait does.
 #pragma once
 
+#include <colls/interop/detail/operation_awaiter.hpp>
 #include <colls/interop/detail/task_promise.hpp>
 #include <colls/interop/loop.hpp>
 
@@ -23,38 +24,13 @@
 namespace colls::inline v1 {
 namespace interop {
 
-/// What co_await waits with; it refers to the operation.
-class operation_awaiter final : private detail::waiter {
-public:
-    explicit operation_awaiter(operation& of) : of_(of) {}
-
-    bool await_ready() {
-        if (of_.empty()) return true;
-        const loop* const l = loop::current();
-        if (l == nullptr) of_.wait();
-        // Where the order is to be that of the waits, one that is over on this rank may not be over on another.
-        return l == nullptr || (l->order() == resume_order::as_finished && of_.test());
-    }
-    void await_suspend(std::coroutine_handle<> h) {
-        waiting_ = h;
-        loop::current()->append(*this, of_);
-    }
-    void await_resume() const {
-        if (failure) std::rethrow_exception(failure);
-    }
-
-private:
-    void over() override { waiting_.resume(); }
-    operation& of_;
-    std::coroutine_handle<> waiting_;
-};
-
 /// A coroutine that returns T. It begins when `run` or `start` is called, or another task awaits it, and is destroyed
 /// with this object. Its arguments that are references must outlive it, and so must the lambda where it is one's.
 template <class T = void>
 class [[nodiscard]] task {
 public:
-    using promise_type = detail::task_promise<task, T>;
+    using promise_type = detail::task_promise<task, T>;  ///< for the compiler
+    /// For its promise.
     explicit task(std::coroutine_handle<promise_type> h) : coroutine_(h) {}
     task(task&& other) noexcept : coroutine_(std::exchange(other.coroutine_, nullptr)) {}
     /// Swaps the two.
@@ -138,8 +114,8 @@ void run(task<T>... tasks) {
 
 /// Waits for an operation in a coroutine (interop/coroutine.hpp). Throws colls::error where it has failed. The
 /// operation is empty afterwards.
-inline interop::operation_awaiter operator co_await(operation&& o) { return interop::operation_awaiter(o); }
+inline detail::operation_awaiter operator co_await(operation&& o) { return detail::operation_awaiter(o); }
 /// The same.
-inline interop::operation_awaiter operator co_await(operation& o) { return interop::operation_awaiter(o); }
+inline detail::operation_awaiter operator co_await(operation& o) { return detail::operation_awaiter(o); }
 
 }  // namespace colls::inline v1

@@ -11,9 +11,10 @@ namespace interop::dlpack {
 
 /// Where memory is. There are more of them, which no call reaches.
 enum class device_type : std::int32_t { cpu = 1, cuda = 2, cuda_host = 3, cuda_managed = 13 };
+/// A device.
 struct device {
-    device_type type;
-    std::int32_t id;  ///< of the GPU
+    device_type type;  ///< of what kind
+    std::int32_t id;   ///< number of the GPU
 };
 
 /// What an element's bits mean. There are more of them.
@@ -25,38 +26,45 @@ enum class type_code : std::uint8_t {
     complex = 5,
     boolean = 6
 };
+/// The type of an element.
 struct data_type {
-    type_code code;
-    std::uint8_t bits;
-    std::uint16_t lanes;  ///< of a vector; 1: a number
+    type_code code;       ///< what its bits mean
+    std::uint8_t bits;    ///< of a number
+    std::uint16_t lanes;  ///< numbers in an element: 1, or a vector's
     friend constexpr bool operator==(const data_type&, const data_type&) = default;
 };
 
+/// DLTensor.
 struct tensor {
-    void* data;
-    dlpack::device device;
-    std::int32_t dimensions;
-    data_type dtype;
+    void* data;                 ///< the memory
+    dlpack::device device;      ///< where that is
+    std::int32_t dimensions;    ///< how many
+    data_type dtype;            ///< of an element
     std::int64_t* shape;        ///< an extent for each dimension
     std::int64_t* strides;      ///< in elements; null: elements follow each other, the last index fastest
     std::uint64_t byte_offset;  ///< of the first element from `data`
 };
+/// DLManagedTensor.
 struct managed_tensor {
-    tensor dl_tensor;
-    void* manager;
-    void (*deleter)(managed_tensor* self);  ///< may be null
+    tensor dl_tensor;                       ///< what is handed over
+    void* manager;                          ///< the producer's
+    void (*deleter)(managed_tensor* self);  ///< gives it back; may be null
 };
 
+/// DLPackVersion.
 struct version {
-    std::uint32_t major, minor;
+    std::uint32_t major;  ///< changes with the structures
+    std::uint32_t minor;  ///< changes with codes
 };
+/// Of managed_tensor_versioned::flags: the tensor must not be written.
 inline constexpr std::uint64_t flag_read_only = 1;
+/// DLManagedTensorVersioned.
 struct managed_tensor_versioned {
-    dlpack::version version;
-    void* manager;
-    void (*deleter)(managed_tensor_versioned* self);  ///< may be null
-    std::uint64_t flags;
-    tensor dl_tensor;
+    dlpack::version version;                          ///< of the producer
+    void* manager;                                    ///< the producer's
+    void (*deleter)(managed_tensor_versioned* self);  ///< gives it back; may be null
+    std::uint64_t flags;                              ///< flag_read_only, and others
+    tensor dl_tensor;                                 ///< what is handed over
 };
 
 /// T's type as tensors have it, for the typed functions of dlpack.hpp. A program may specialise it for types that the

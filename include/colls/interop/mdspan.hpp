@@ -85,8 +85,13 @@ auto strided(const V& view) {
         put_extents(text << "colls: a view of ", rank, extent);
         detail::refuse_tensor(text << " elements has no strides (is_strided() is false): copy it");
     }
-    auto layout = detail::layout_of(
-        rank, extent, [&](int d) { return static_cast<long long>(view.stride(static_cast<std::size_t>(d))); });
+    const auto stride = [&](int d) {
+        if constexpr (has_strides<V>)
+            return static_cast<long long>(view.stride(static_cast<std::size_t>(d)));
+        else
+            return 1LL;  // after the error above
+    };
+    auto layout = detail::layout_of(rank, extent, stride);
     T* const data = view.data_handle();
     const dynamic::element_type type = detail::element_type_of<std::remove_cv_t<T>>();
     using result = std::conditional_t<std::is_const_v<T>, strided_input, strided_buffer>;

@@ -20,14 +20,15 @@
 #endif
 #if defined(__cpp_lib_senders)
 #include <execution>
-#define COLLS_SENDERS 1
+#define COLLS_SENDERS 1  ///< this header declares something
 #elif defined(__has_include)
 #if __has_include(<stdexec/execution.hpp>)
 #include <stdexec/execution.hpp>
-#define COLLS_SENDERS 1
+#define COLLS_SENDERS 1  ///< this header declares something
 #endif
 #endif
 #ifndef COLLS_SENDERS
+/// 1 where this header declares something.
 #define COLLS_SENDERS 0
 #endif
 

@@ -24,13 +24,12 @@ public:
     /// Refers to this object, which must outlive the statement that makes the call.
     operator dynamic::const_buffer() const { return {data_, repetitions(), type_, layout()}; }
 
-protected:
+private:
+    friend class strided_buffer;
     std::size_t repetitions() const { return layout_.in_row ? layout_.count : 1; }
     const dynamic::data_layout* layout() const { return layout_.in_row ? nullptr : &layout_.layout; }
     const void* data_;
     dynamic::element_type type_;
-
-private:
     detail::strided_layout layout_;
 };
 /// The same as an output too.
@@ -41,6 +40,7 @@ public:
         : strided_input(data, type, std::move(l)) {}
     /// Refers to this object, which must outlive the statement that makes the call.
     operator dynamic::buffer() const { return {const_cast<void*>(data_), repetitions(), type_, layout()}; }
+    /// The same as an input.
     operator dynamic::const_buffer() const { return strided_input::operator dynamic::const_buffer(); }
 };
 

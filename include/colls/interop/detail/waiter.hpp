@@ -9,7 +9,6 @@
 
 namespace colls::inline v1::detail {
 
-/// The waits of a loop, in the order in which they began.
 class waiter_list;
 
 class waiter {
@@ -34,6 +33,7 @@ private:
     waiter *before_ = nullptr, *after_ = nullptr;
 };
 
+/// The waits of a loop, in the order in which they began.
 class waiter_list {
 public:
     waiter_list() = default;
