@@ -426,6 +426,26 @@ TEST_CASE("coroutines: without a loop co_await waits; another coroutine type is 
     });
 }
 
+TEST_CASE("coroutines: one runs a loop of its own, and then waits in the outer one again", "[interop]") {
+    colls::threads::run(3, [](colls::communicator& comm) {
+        long x = 1;
+        bool went_on = false;
+        const auto outer = [&]() -> task<> {
+            co_await colls::start::all_reduce(comm, std::span(&x, 1), colls::sum);
+            interop::run(three_calls(comm, 100, 1), three_calls(comm, 10, 2));
+            co_await colls::start::all_reduce(comm, std::span(&x, 1), colls::sum);
+            expect(went_on, "it waited in no loop");
+        };
+        const auto beside = [&]() -> task<> {
+            long y = 1;
+            co_await colls::start::all_reduce(comm, std::span(&y, 1), colls::sum);
+            went_on = true;
+        };
+        interop::run(outer(), beside());
+        expect(x == 9, "the sum is another");
+    });
+}
+
 TEST_CASE("coroutines: run refuses to wait for what is no operation", "[interop]") {
     colls::threads::run(2, [](colls::communicator& comm) {
         const auto stuck = []() -> task<> { co_await std::suspend_always{}; };

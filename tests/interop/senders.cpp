@@ -89,6 +89,9 @@ void results(colls::communicator& comm) {
     // A copy may be started again; y is what the plan has left.
     expect(sync_wait(interop::as_sender([&] { return plan.start(); })).has_value(), "sync_wait of the standard");
     expect(sync_wait(ex::when_all(sum_of(comm, x), sum_of(comm, y))).has_value() && all_are(y, sum), "without a loop");
+    std::vector<long> big(300'000);
+    const auto seen = sync_wait(sum_of(comm, big) | ex::then([&] { return all_are(big, sum); }));
+    expect(seen && std::get<0>(*seen), "it completes before the operation is over");
     // What another thread completes.
     std::thread other;
     ex::run_loop there;

@@ -191,6 +191,10 @@ TEST_CASE("mdspan: what is no buffer is refused in words", "[interop]") {
     const auto repeated = view<int, 2>(x.data(), two{3, 4}, two{0, 1});
     CHECK(lacks(refusal_of([&] { (void)interop::elements(padded); }), {"3 x 4", "gaps", "interop::strided"}) == "");
     CHECK(lacks(refusal_of([&] { (void)interop::elements(repeated); }), {"3 x 4", "overlap"}) == "");
+    // As many elements as places, of which two are the same.
+    const auto same = view<int, 2>(x.data(), two{2, 2}, two{0, 3});
+    REQUIRE(same.is_exhaustive());
+    CHECK(lacks(refusal_of([&] { (void)interop::elements(same); }), {"2 x 2", "overlap"}) == "");
     CHECK(lacks(refusal_of([&] { (void)interop::strided(repeated); }), {"stride 0", "dimension 0", "overlap"}) == "");
     const auto huge = view<int, 2>(x.data(), two{std::size_t{1} << 40, std::size_t{1} << 40}, two{1, 1});
     CHECK(lacks(refusal_of([&] { (void)interop::strided(huge); }), {"cannot have", "elements"}) == "");
@@ -281,6 +285,7 @@ TEST_CASE("dlpack: a tensor's elements come in the order of indices", "[interop]
     CHECK(of({3, 2, 2}, {2, 1, 12}) == std::vector<int>{0, 12, 1, 13, 2, 14, 3, 15, 4, 16, 5, 17});
     CHECK(of({}) == from(0, 1));  // a scalar
     CHECK(of({0, 6}).empty());
+    CHECK(of({3, 0}, {0, 0}).empty());        // without elements strides say nothing
     CHECK(of({1, 4}, {0, 1}) == from(0, 4));  // an extent of 1 may have any stride
     CHECK(of({1, 4}, {-7, 1}) == from(0, 4));
 }
@@ -353,9 +358,11 @@ TEST_CASE("dlpack: tensors that no call can take are refused in words", "[intero
               {"stride 0", "dimension 0", "overlap"}) == "");
     CHECK(lacks(refused([](made_tensor& m) { m.strides[1] = -1; }), {"stride -1", "dimension 1", "copy it"}) == "");
     CHECK(lacks(refused([](made_tensor& m) { m.shape[0] = -3; }), {"-3 x 4"}) == "");
+    CHECK(lacks(refused([](made_tensor& m) { m.shape = {0, -3}, m.t.shape = m.shape.data(); }), {"0 x -3"}) == "");
     CHECK(lacks(refused([](made_tensor& m) { m.t.shape = nullptr; }), {"2 dimensions", "no shape"}) == "");
     CHECK(lacks(refused([](made_tensor& m) { m.t.dimensions = -1; }), {"-1 dimensions"}) == "");
     CHECK(lacks(refused([](made_tensor& m) { m.t.data = nullptr; }), {"3 x 4", "null"}) == "");
+    CHECK(refused([](made_tensor& m) { m.t.data = nullptr, m.shape[1] = 0; }) == "none");
     made_tensor gaps(x.data(), float32, {3, 4}, {8, 1});
     CHECK(lacks(refusal_of([&] { (void)interop::elements<float>(gaps.t); }), {"in a row", "interop::strided"}) == "");
     // A transposed one has no gaps, but its elements are in another order.

@@ -41,8 +41,7 @@ public:
             return senders::set_stopped(std::move(receiver_));
         try {
             operation_ = start_();
-            if (interop::loop* const l = interop::loop::current(); l != nullptr && !operation_.empty())
-                return l->append(*this, operation_);
+            if (interop::loop* const l = interop::loop::current()) return l->append(*this, operation_);
             operation_.wait();
         } catch (...) {
             failure = std::current_exception();
