@@ -61,11 +61,13 @@ try:
     begin = time.perf_counter()
     for iteration in range(options.rounds):
         if iteration == options.rounds // 2 and rank == options.killed:
+            print(f"killed at {time.time()}", flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
         booster.update()
     seconds = time.perf_counter() - begin
 except lightgbm.basic.LightGBMError as error:
     print(f"rank {rank}: {error}")
+    print(f"ended at {time.time()}")
     sys.exit(3)
 print(f"rank {rank}: {seconds:.3f} s")
 if rank == 0 and options.model:
