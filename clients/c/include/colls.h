@@ -11,11 +11,11 @@
 //   Handle     A communicator, request, plan, layout or operator. NULL, or 0, is none. A function that ends one takes
 //              its address and sets it to none. One that was freed, or is of another kind, is refused
 //              (COLLS_INVALID_HANDLE), unless some millions of handles were made since.
-//   Buffer     Elements in a row, unless colls_options gives a layout. Counts are in elements, and may be 0; the pointer
-//              may then be NULL. A count that was negative before it became a size_t is refused.
-//   Block      Where a buffer has a block for each rank, the blocks lie one after the other in rank order. Of m elements
-//              the first m % n blocks have m / n + 1, the others m / n; so all are equal where n divides m. The calls
-//              ..._v take the length of every block instead.
+//   Buffer     Elements in a row, unless colls_options gives a layout. Counts are in elements, and may be 0; then the
+//              pointer may be NULL. A count that was negative before it became a size_t is refused.
+//   Block      Where a buffer has a block for each rank, the blocks lie one after the other in rank order. Of m
+//              elements the first m % n blocks have m / n + 1, the others m / n; so all are equal where n divides m.
+//              The calls ..._v take the length of every block instead.
 //   In place   The same pointer as input and output. Where one of the two is a single block: the rank's own block
 //              within the other. Buffers that overlap otherwise are refused.
 //   Forms      colls_X returns when the call is over on this rank. colls_start_X starts it and makes a request, to be
@@ -48,8 +48,8 @@ extern "C" {
 
 // Errors
 
-/// What has gone wrong. After COLLS_MISMATCH, COLLS_TIMEOUT and COLLS_PEER_FAILED the group is broken on every rank, and
-/// colls_shrink makes a new one. After the others it is as before, and nothing has moved.
+/// What has gone wrong. After COLLS_MISMATCH, COLLS_TIMEOUT and COLLS_PEER_FAILED the group is broken on every rank,
+/// and colls_shrink makes a new one. After the others it is as before, and nothing has moved.
 typedef enum colls_status {
     COLLS_OK = 0,
     COLLS_INVALID_ARGUMENT = 1,  ///< this rank's own arguments are wrong
@@ -108,7 +108,7 @@ typedef struct colls_store {
     void* context;  ///< passed to both
     /// Stores `bytes` bytes, at most 64, under a key that has no value yet.
     int (*set)(void* context, const char* key, const void* value, size_t bytes);
-    /// Waits until the key has a value, of `bytes` bytes, and copies it to `value`. Reports that it has waited too long.
+    /// Waits until the key has a value, of `bytes` bytes, and copies it to `value`. To wait for too long is an error.
     int (*get)(void* context, const char* key, void* value, size_t bytes);
 } colls_store;
 
@@ -203,11 +203,11 @@ enum {
     COLLS_BIT_XOR = 11,
     COLLS_MINLOC = 12,  ///< of the types ..._INDEX
     COLLS_MAXLOC = 13,
-    COLLS_EXACT = 14  ///< a sum of HALF, BFLOAT16, FLOAT32 or FLOAT64 that does not depend on the order: blocking, no scan
+    COLLS_EXACT = 14  ///< a sum whose bits do not depend on the order; of HALF to FLOAT64, blocking, not in scans
 };
-/// Folds two vectors: inout[i] = in[i] op inout[i] for all i below count; `in` is the contribution of the lower rank. The
-/// two do not overlap. It is called for any part of the elements, must not call this library, and must return. It must
-/// be associative.
+/// Folds two vectors: inout[i] = in[i] op inout[i] for all i below count; `in` is the contribution of the lower rank.
+/// The two do not overlap. It is called for any part of the elements, must not call this library, and must return. It
+/// must be associative.
 typedef void (*colls_function)(const void* in, void* inout, size_t count, void* context);
 
 /// The sum of every rank's contribution times `factor`, which may differ between ranks; of all numbers but bool.
@@ -295,8 +295,8 @@ COLLS_API colls_status colls_start_broadcast(colls_comm comm, void* inout, size_
 COLLS_API colls_status colls_prepare_broadcast(colls_comm comm, void* inout, size_t count, colls_type type, int root,
     const colls_options* options, colls_plan* plan);
 
-/// Hands block r of the root's input to rank r. Elsewhere the input is not read, and may be NULL with count 0. In place:
-/// on the root, out is its own block of in.
+/// Hands block r of the root's input to rank r. Elsewhere the input is not read, and may be NULL with count 0. In
+/// place: on the root, out is its own block of in.
 COLLS_API colls_status colls_scatter(colls_comm comm, const void* in, size_t in_count, void* out, size_t out_count,
     colls_type type, int root, const colls_options* options);
 COLLS_API colls_status colls_start_scatter(colls_comm comm, const void* in, size_t in_count, void* out,
@@ -433,8 +433,8 @@ COLLS_API colls_status colls_prepare_all_to_all_v(colls_comm comm, const void* i
     size_t out_count, const size_t* sent, const size_t* sent_displacements, const size_t* received,
     const size_t* received_displacements, colls_type type, const colls_options* options, colls_plan* plan);
 
-// Messages between two ranks. Of the options they take layouts alone. Those from one rank to another arrive in the order
-// in which they were sent; one that is received with another length or type is an error on both ranks.
+// Messages between two ranks. Of the options they take layouts alone. Those from one rank to another arrive in the
+// order in which they were sent; one that is received with another length or type is an error on both ranks.
 
 /// Sends a message; returns when the receiver has copied it.
 COLLS_API colls_status colls_send(

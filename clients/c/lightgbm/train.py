@@ -46,14 +46,17 @@ if options.network == "sockets":
     parameters["machines"] = ",".join(f"127.0.0.1:{port}" for port in ports)
     parameters["local_listen_port"] = ports[rank]
 else:
+    # example-begin network
     colls = ctypes.CDLL(os.path.join(options.libraries, "libcolls.so.0"))
     colls.colls_error_text.restype = ctypes.c_char_p
     network = ctypes.CDLL(os.path.join(options.libraries, "libcolls_lightgbm.so"))
     comm = ctypes.c_void_p()
-    if colls.colls_world(ctypes.byref(comm)) or network.colls_lightgbm_use(comm, options.network == "colls"):
+    in_order = options.network == "colls"  # sums in the order of LightGBM's sockets, if ranks are a power of two
+    if colls.colls_world(ctypes.byref(comm)) or network.colls_lightgbm_use(comm, in_order):
         sys.exit(colls.colls_error_text().decode())
     lightgbm.basic._safe_call(lightgbm.basic._LIB.LGBM_NetworkInitWithFunctions(
         size, rank, network.colls_lightgbm_reduce_scatter, network.colls_lightgbm_all_gather))
+    # example-end
 
 try:
     data = lightgbm.Dataset(x[rank::size], y[rank::size])

@@ -42,8 +42,9 @@ public:
         if (free_.empty()) {
             // Makes room for one more to be freed, so that `drop` need not allocate.
             free_.reserve(size_ + 1);
-            slot*& chunk = chunk_of(size_);
-            if (chunk == nullptr) chunk = new slot[chunk_size(size_)];
+            std::atomic<slot*>& chunk = chunk_of(size_);
+            if (chunk.load(std::memory_order_relaxed) == nullptr)
+                chunk.store(new slot[chunk_size(size_)], std::memory_order_release);
             free_.push_back(size_++);
         }
         const std::uint32_t at = free_.back();
@@ -97,8 +98,10 @@ private:
         return static_cast<unsigned>(std::bit_width(at + std::uint64_t{first_chunk})) - 7;
     }
     static std::uint32_t chunk_size(std::uint32_t at) { return first_chunk << chunk_number(at); }
-    slot*& chunk_of(std::uint32_t at) { return chunks_[chunk_number(at)]; }
-    slot& place(std::uint32_t at) { return chunk_of(at)[at + first_chunk - chunk_size(at)]; }
+    std::atomic<slot*>& chunk_of(std::uint32_t at) { return chunks_[chunk_number(at)]; }
+    slot& place(std::uint32_t at) {
+        return chunk_of(at).load(std::memory_order_acquire)[at + first_chunk - chunk_size(at)];
+    }
     slot* slot_of(std::uint64_t handle) {
         const auto at = static_cast<std::uint32_t>(handle);
         const auto turn = static_cast<std::uint32_t>(handle >> 32) & most_turns;
@@ -110,7 +113,7 @@ private:
     }
 
     std::mutex mutex_;
-    slot* chunks_[24] = {};
+    std::atomic<slot*> chunks_[24] = {};
     std::vector<std::uint32_t> free_;
     std::uint32_t size_ = 0;
 };

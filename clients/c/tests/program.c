@@ -79,29 +79,29 @@ static size_t length_of(size_t count, int r) { return begin_of(count, r + 1) - b
 // Each call in its forms: blocking, started, prepared (run, and started again)
 
 static int form;
-#define FORMS(name, ...)                                                \
-    do {                                                                \
-        where = #name;                                                  \
-        if (form == 0) {                                                \
-            OK(colls_##name(__VA_ARGS__));                              \
-        } else if (form == 1) {                                         \
-            colls_request request = NULL;                               \
-            OK(colls_start_##name(__VA_ARGS__, &request));              \
-            OK(colls_wait(&request));                                   \
-            EXPECT(request == NULL);                                    \
-        } else {                                                        \
-            colls_plan plan = NULL;                                     \
-            colls_request request = NULL;                               \
-            int over = 0;                                               \
-            OK(colls_prepare_##name(__VA_ARGS__, &plan));               \
-            OK(colls_plan_run(plan));                                   \
-            if (form == 3) {                                            \
-                OK(colls_plan_start(plan, &request));                   \
+#define FORMS(name, ...)                                                 \
+    do {                                                                 \
+        where = #name;                                                   \
+        if (form == 0) {                                                 \
+            OK(colls_##name(__VA_ARGS__));                               \
+        } else if (form == 1) {                                          \
+            colls_request request = NULL;                                \
+            OK(colls_start_##name(__VA_ARGS__, &request));               \
+            OK(colls_wait(&request));                                    \
+            EXPECT(request == NULL);                                     \
+        } else {                                                         \
+            colls_plan plan = NULL;                                      \
+            colls_request request = NULL;                                \
+            int over = 0;                                                \
+            OK(colls_prepare_##name(__VA_ARGS__, &plan));                \
+            OK(colls_plan_run(plan));                                    \
+            if (form == 3) {                                             \
+                OK(colls_plan_start(plan, &request));                    \
                 while (!over) OK(colls_wait_for(&request, 0.01, &over)); \
-            }                                                           \
-            OK(colls_plan_free(&plan));                                 \
-            EXPECT(plan == NULL && request == NULL);                    \
-        }                                                               \
+            }                                                            \
+            OK(colls_plan_free(&plan));                                  \
+            EXPECT(plan == NULL && request == NULL);                     \
+        }                                                                \
     } while (0)
 
 static void moves(colls_comm comm, size_t count, int root) {
@@ -332,7 +332,8 @@ static void types_and_operators(colls_comm comm) {
     struct map own, whole = {1, 0};
     size_t bytes = 0, i;
     int r;
-    static const size_t sizes[] = {1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8, sizeof(long double), 8, 16, 1, 8, 16, 8, 8, 16, 32, 1};
+    static const size_t sizes[] = {
+        1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8, sizeof(long double), 8, 16, 1, 8, 16, 8, 8, 16, 32, 1};
 
     where = "type_size";
     for (i = 0; i <= COLLS_BYTES; ++i) {
@@ -429,20 +430,19 @@ static void options_and_layouts(colls_comm comm) {
     options.in_layout = column;
     OK(colls_all_gather(comm, &a[0][2], 1, b, n * height, COLLS_INT32, &options));
     for (r = 0; r < size_; ++r)
-        for (i = 0; i < height; ++i)
-            EXPECT(b[(size_t)r * height + i] == (int32_t)((size_t)r * 1000 + i * 10 + 2));
+        for (i = 0; i < height; ++i) EXPECT(b[(size_t)r * height + i] == (int32_t)((size_t)r * 1000 + i * 10 + 2));
     // What one rank has in a row becomes the column of another: both kinds of layout, in a broadcast and in messages.
     memset(b, 0, sizeof b);
     options.out_layout = column;
     options.in_layout = NULL;
     for (i = 0; i < height; ++i) b[i] = rank_ == 0 ? (int32_t)i + 70 : -1;
-    OK(colls_broadcast(comm, rank_ == 0 ? (void*)b : (void*)&a[0][1], rank_ == 0 ? height : 1, COLLS_INT32, 0,
-        &options));
+    OK(colls_broadcast(
+        comm, rank_ == 0 ? (void*)b : (void*)&a[0][1], rank_ == 0 ? height : 1, COLLS_INT32, 0, &options));
     for (i = 0; rank_ > 0 && i < height; ++i)
         EXPECT(a[i][1] == (int32_t)i + 70 && a[i][2] == (int32_t)((size_t)rank_ * 1000 + i * 10 + 2));
     for (i = 0; i < height; ++i) b[i] = rank_ * 100 + (int32_t)i;
-    OK(colls_exchange(comm, b, height, (rank_ + 1) % size_, &a[0][3], 1, (rank_ + size_ - 1) % size_, COLLS_INT32,
-        &options));
+    OK(colls_exchange(
+        comm, b, height, (rank_ + 1) % size_, &a[0][3], 1, (rank_ + size_ - 1) % size_, COLLS_INT32, &options));
     for (i = 0; i < height; ++i) EXPECT(a[i][3] == (rank_ + size_ - 1) % size_ * 100 + (int32_t)i);
     OK(colls_layout_free(&column));
     EXPECT(column == NULL);
@@ -599,7 +599,8 @@ static void collectives(colls_comm comm) {
 
 static void refused_at(int line, colls_status got, colls_status expected, const char* words) {
     const int right = got == expected && strstr(colls_error_text(), words) != NULL && colls_error_status() == expected;
-    if (!right) fprintf(stderr, "expected %s with \"%s\", got %s: %s\n", colls_status_name(expected), words,
+    if (!right)
+        fprintf(stderr, "expected %s with \"%s\", got %s: %s\n", colls_status_name(expected), words,
             colls_status_name(got), colls_error_text());
     expect_at(line, right, "the refusal");
 }
@@ -641,6 +642,11 @@ static void refusals(colls_comm comm) {
     colls_comm old = freed;
     OK(colls_comm_free(&freed));
     REFUSED(colls_barrier(old, NULL), handle, "the handle is of a communicator that was freed, or is over");
+    // Numbers near it, which were never handles.
+    for (i = 1; i < 4; ++i)
+        REFUSED(colls_barrier((colls_comm)((uintptr_t)old + ((uintptr_t)i << 32)), NULL), handle, "that was freed");
+    REFUSED(colls_barrier((colls_comm)((uintptr_t)old + 100), NULL), handle, "that was freed");
+    REFUSED(colls_barrier((colls_comm)((uintptr_t)old | 0xffffffff), NULL), handle, "that was freed");
     OK(colls_split(comm, 0, 0, &freed));
     REFUSED(colls_barrier(old, NULL), handle, "that was freed");
     REFUSED(colls_comm_free(&old), handle, "that was freed");
@@ -738,12 +744,31 @@ static void refusals(colls_comm comm) {
             EXPECT(colls_error_peer() == 0 && colls_error_rank() == rank_ && colls_error_calls()[0] != '\0');
         }
         // That has broken the group.
-        colls_comm rest = NULL;
+        colls_comm rest = NULL, fresh = NULL;
         OK(colls_shrink(comm, &rest));
         use_group(rest, size_);
-        // A mismatch.
-        REFUSED(colls_all_reduce(rest, x, x, rank_ == 0 ? 3 : 4, COLLS_INT32, COLLS_SUM, NULL), COLLS_MISMATCH, "count");
+        OK(colls_split(rest, 0, 0, &fresh));
+        // Requests that fail are over: freed, and their handles are none.
+        colls_request three[4] = {NULL, NULL, NULL, NULL}, before[4];
+        int index = -7;
+        for (i = 1; i < 4; ++i) OK(colls_start_recv(rest, x, 1, COLLS_INT32, (rank_ + 1) % size_, NULL, &three[i]));
+        memcpy(before, three, sizeof three);
+        OK(colls_barrier(fresh, NULL));
+        if (rank_ == 0) OK(colls_abort(rest, "enough"));
+        REFUSED(colls_wait_any(2, three, &index), COLLS_PEER_FAILED, "enough");
+        EXPECT(index == 1 && three[1] == NULL);
+        REFUSED(colls_wait(&three[2]), COLLS_PEER_FAILED, "enough");
+        EXPECT(three[2] == NULL);
+        REFUSED(colls_wait_all(4, three), COLLS_PEER_FAILED, "enough");
+        EXPECT(three[3] == NULL);
+        for (i = 1; i < 4; ++i) REFUSED(colls_wait(&before[i]), handle, "a request that was freed, or is over");
         OK(colls_comm_free(&rest));
+        // A mismatch.
+        OK(colls_split(fresh, 0, 0, &rest));
+        REFUSED(
+            colls_all_reduce(rest, x, x, rank_ == 0 ? 3 : 4, COLLS_INT32, COLLS_SUM, NULL), COLLS_MISMATCH, "count");
+        OK(colls_comm_free(&rest));
+        OK(colls_comm_free(&fresh));
     }
 }
 
@@ -798,7 +823,6 @@ int main(int count, char** arguments) {
         if (strcmp(what, "death") != 0) OK(colls_barrier(comm, NULL));
     }
     OK(colls_comm_free(&comm));
-    if (rank_ == 0 || wrong > 0)
-        printf("%d ranks, rank %d: %ld checked, %ld wrong\n", size_, rank_, checked, wrong);
+    if (rank_ == 0 || wrong > 0) printf("%d ranks, rank %d: %ld checked, %ld wrong\n", size_, rank_, checked, wrong);
     return wrong > 0;
 }
