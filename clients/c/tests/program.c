@@ -466,7 +466,8 @@ static void options_and_layouts(colls_comm comm) {
 
 /// An all_gather for colls_bootstrap_exchange, over a group that is there already.
 static int gather_by(void* context, const void* own, size_t bytes, void* all) {
-    return colls_all_gather(*(colls_comm*)context, own, bytes, all, bytes * (size_t)size_, COLLS_BYTES, NULL);
+    return colls_all_gather(*(colls_comm*)context, own, bytes, all, bytes * (size_t)size_, COLLS_BYTES, NULL) !=
+           COLLS_OK;
 }
 /// A store over a group that is there already: each rank sets one key for each exchange, and then gets those of all.
 struct store {
@@ -476,7 +477,7 @@ struct store {
 static int set_in_memory(void* context, const char* key, const void* value, size_t bytes) {
     struct store* const s = (struct store*)context;
     if (strncmp(key, "stored/", 7) != 0 || bytes > 64) return 5;
-    return colls_all_gather(s->comm, value, bytes, s->all, bytes * (size_t)size_, COLLS_BYTES, NULL);
+    return colls_all_gather(s->comm, value, bytes, s->all, bytes * (size_t)size_, COLLS_BYTES, NULL) != COLLS_OK;
 }
 static int get_from_memory(void* context, const char* key, void* value, size_t bytes) {
     memcpy(value, ((struct store*)context)->all + (size_t)atoi(strrchr(key, '/') + 1) * bytes, bytes);
