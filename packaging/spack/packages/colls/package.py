@@ -13,7 +13,7 @@ class Colls(CMakePackage):
     #     spack repo add packaging/spack && spack dev-build --source-path . colls@VERSION
     license("Apache-2.0")
 
-    version("0.1.0")
+    version("0.2.0")
 
     variant("tools", default=True, description="Programs that prove, price, draw and time schedules")
     variant("mpi", default=True, description="libcolls_mpi.so, which runs the collectives of unchanged MPI programs")
