@@ -53,7 +53,7 @@ class Colls(ConanFile):
 
     def generate(self):
         toolchain = CMakeToolchain(self)
-        for part in ("TESTS", "EXAMPLES", "BENCHMARKS", "TOOLS", "MPI_CLIENT"):
+        for part in ("TESTS", "EXAMPLES", "BENCHMARKS", "TOOLS", "MPI_CLIENT", "C_CLIENT"):
             toolchain.cache_variables[f"COLLS_BUILD_{part}"] = False
         for dependency in ("MPI", "VERBS"):
             toolchain.cache_variables[f"COLLS_{dependency}"] = False

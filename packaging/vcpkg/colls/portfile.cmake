@@ -19,6 +19,7 @@ vcpkg_cmake_configure(
         -DCOLLS_BUILD_BENCHMARKS=OFF
         -DCOLLS_BUILD_TOOLS=OFF
         -DCOLLS_BUILD_MPI_CLIENT=OFF
+        -DCOLLS_BUILD_C_CLIENT=OFF
         -DCOLLS_MPI=OFF
         -DCOLLS_VERBS=OFF
 )

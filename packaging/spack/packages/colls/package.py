@@ -17,6 +17,7 @@ class Colls(CMakePackage):
 
     variant("tools", default=True, description="Programs that prove, price, draw and time schedules")
     variant("mpi", default=True, description="libcolls_mpi.so, which runs the collectives of unchanged MPI programs")
+    variant("c", default=True, description="colls.h and libcolls.so, the calls for C")
     variant("verbs", default=False, description="RDMA in colls_perf")
 
     depends_on("cxx", type="build")
@@ -41,6 +42,7 @@ class Colls(CMakePackage):
             self.define("COLLS_BUILD_BENCHMARKS", False),
             self.define_from_variant("COLLS_BUILD_TOOLS", "tools"),
             self.define_from_variant("COLLS_BUILD_MPI_CLIENT", "mpi"),
+            self.define_from_variant("COLLS_BUILD_C_CLIENT", "c"),
             self.define_from_variant("COLLS_MPI", "mpi"),
             self.define_from_variant("COLLS_VERBS", "verbs"),
         ]
