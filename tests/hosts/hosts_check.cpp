@@ -116,6 +116,7 @@ int suite(std::uint64_t seed, std::uint64_t calls, int per_host, const std::stri
     mpi_tests::works(comm, t);
     mpi_tests::random_calls(comm, seed, calls, {[] {}, [] {}, [&](auto own) { return same_everywhere(comm, own); }}, t);
     mpi_tests::messages(comm, seed, t);
+    mpi_tests::exact_bits(comm, seed, t);
     mpi_tests::splits(comm, seed, t);
     for (const std::size_t count : {1u, 7u, 512u, 4099u, 100'003u})
         for (int which = 0; which < kinds; ++which)
