@@ -1,6 +1,7 @@
 // Operations that are started and waited for later, persistent calls, and progress threads.
 #include "catch.hpp"
 
+#include "support/allocations.hpp"
 #include "support/batch.hpp"
 #include "support/every_transport.hpp"
 
@@ -19,35 +20,6 @@ using namespace support;
 namespace {
 
 using communicator = colls::threads::communicator;
-
-thread_local bool counting = false;
-std::atomic<int> allocations{0};
-
-}  // namespace
-
-// Counts allocations, also those of operator new. Not under the sanitizers, which have allocators of their own.
-#if defined(__GLIBC__) && !defined(TESTS_SANITIZED)
-extern "C" {
-void* __libc_malloc(std::size_t);
-void* __libc_realloc(void*, std::size_t);
-void* __libc_memalign(std::size_t, std::size_t);
-
-void* malloc(std::size_t size) {
-    if (counting) allocations.fetch_add(1, std::memory_order_relaxed);
-    return __libc_malloc(size);
-}
-void* realloc(void* p, std::size_t size) {
-    if (counting) allocations.fetch_add(1, std::memory_order_relaxed);
-    return __libc_realloc(p, size);
-}
-void* aligned_alloc(std::size_t align, std::size_t size) {
-    if (counting) allocations.fetch_add(1, std::memory_order_relaxed);
-    return __libc_memalign(align, size);
-}
-}
-#endif
-
-namespace {
 
 std::vector<long> numbers(int rank, std::size_t count, long salt) {
     std::vector<long> v(count);

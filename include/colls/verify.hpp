@@ -25,7 +25,7 @@
 namespace colls::inline v1 {
 
 /// Checks every law of s in a group of n ranks. Returns the first finding, or a report that is ok(). Executes all ranks
-/// in O(blocks moved · n / 64) steps. Where n > 64 and every rank does the same but for a translation, it executes rank
+/// in O(blocks moved * n / 64) steps. Where n > 64 and every rank does the same but for a translation, it executes rank
 /// 0 alone, and findings name rank 0.
 template <class S>
 constexpr report verify(const S& s, int n) {

@@ -2,6 +2,7 @@
 // destroyed, and memory.
 #include "catch.hpp"
 
+#include "support/allocations.hpp"
 #include "support/every_transport.hpp"
 #include "support/says.hpp"
 
@@ -21,24 +22,6 @@ namespace interop = colls::interop;
 using interop::loop;
 using interop::resume_order;
 using interop::task;
-
-namespace {
-
-[[maybe_unused]] thread_local bool counting = false;
-[[maybe_unused]] std::atomic<int> allocations{0};
-
-}  // namespace
-
-// Counts allocations, also those of operator new. Not under the sanitizers, which have allocators of their own.
-#if defined(__GLIBC__) && !defined(TESTS_SANITIZED)
-extern "C" {
-void* __libc_malloc(std::size_t);
-void* malloc(std::size_t size) {
-    if (counting) allocations.fetch_add(1, std::memory_order_relaxed);
-    return __libc_malloc(size);
-}
-}
-#endif
 
 namespace {
 
@@ -483,6 +466,11 @@ TEST_CASE("coroutines: 100 operations in flight allocate nothing", "[interop]") 
                 colls::barrier(comm);
                 expect(allocations == 0, std::to_string(allocations) + " allocations");
             }
+            colls::barrier(comm);
+            { const std::vector<int> seen((counting = true, 100)); }  // the counter counts
+            counting = false;
+            colls::barrier(comm);
+            expect(allocations == comm.size(), "the counter does not count");
             // As they finish, some may be over when they have just been started.
             expect(most == 100 || order == resume_order::as_finished, std::to_string(most) + " were in flight");
         });

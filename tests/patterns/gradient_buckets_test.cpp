@@ -3,6 +3,7 @@
 #include "catch.hpp"
 
 #include "exact/reference.hpp"
+#include "support/allocations.hpp"
 #include "support/every_transport.hpp"
 #include "support/says.hpp"
 
@@ -21,24 +22,6 @@
 #include <thread>
 
 using namespace support;
-
-namespace {
-
-[[maybe_unused]] thread_local bool counting = false;
-[[maybe_unused]] std::atomic<int> allocations{0};
-
-}  // namespace
-
-// Counts allocations, also those of operator new. Not under the sanitizers, which have allocators of their own.
-#if defined(__GLIBC__) && !defined(TESTS_SANITIZED)
-extern "C" {
-void* __libc_malloc(std::size_t);
-void* malloc(std::size_t size) {
-    if (counting) allocations.fetch_add(1, std::memory_order_relaxed);
-    return __libc_malloc(size);
-}
-}
-#endif
 
 namespace {
 

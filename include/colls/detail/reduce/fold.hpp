@@ -121,21 +121,19 @@ void fold_avx512(void* dst, const operand* x, int k, std::size_t count, const vo
 }
 #endif
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__aarch64__))
-// How a line is stored, into the caches and past them. Those for x86-64 are inlined where their target is: in the
-// functions below, not in the loop that these inline.
+// How a line is stored past the caches, and by AVX-512 into them, too. Those for x86-64 are inlined where their target
+// is: in the functions below, not in the loop that these inline.
 #if defined(__x86_64__)
 struct lines_avx512 {
-    [[gnu::target("avx512f")]] static inline void copy(void* to, const void* from) { copy_line_avx512(to, from); }
-    [[gnu::target("avx512f")]] static inline void stream(void* to, const void* from) { stream_line_avx512(to, from); }
+    [[gnu::target("avx512f")]] static void copy(void* to, const void* from) { copy_line_avx512(to, from); }
+    [[gnu::target("avx512f")]] static void stream(void* to, const void* from) { stream_line_avx512(to, from); }
 };
 struct lines_avx2 {
-    [[gnu::always_inline]] static inline void copy(void* to, const void* from) { std::memcpy(to, from, 64); }
-    [[gnu::target("avx2")]] static inline void stream(void* to, const void* from) { stream_line_avx2(to, from); }
+    [[gnu::target("avx2")]] static void stream(void* to, const void* from) { stream_line_avx2(to, from); }
 };
 #else
 struct lines_neon {
-    [[gnu::always_inline]] static inline void copy(void* to, const void* from) { std::memcpy(to, from, 64); }
-    [[gnu::always_inline]] static inline void stream(void* to, const void* from) { stream_line_neon(to, from); }
+    [[gnu::always_inline]] static void stream(void* to, const void* from) { stream_line_neon(to, from); }
 };
 #endif
 /// Stores whole lines of `also` at once, into the caches or past them: by AVX-512 in one instruction, since between
