@@ -143,8 +143,18 @@ TEST_CASE("dynamic: what op::exact refuses, after which the group goes on", "[dy
         const auto column = dynamic::data_layout::vector(2, 1, 2);
         const dynamic::buffer strided{x.data(), 1, type::float32, &column};
         refuses([&] { dynamic::all_reduce(comm, strided, op::exact); }, "layouts");
-        const std::vector<std::size_t> counts{2, 2, 2};
+        std::vector<float> parts(6, 1);
+        const dynamic::buffer in_column{x.data(), 2, type::float32, &column}, all{parts.data(), 6, type::float32},
+            plain{y.data(), 2, type::float32};
+        refuses([&] { dynamic::all_reduce(comm, in_column, floats, op::exact); }, "layouts");
+        refuses([&] { dynamic::all_reduce(comm, floats, in_column, op::exact); }, "layouts");
+        refuses([&] { dynamic::reduce(comm, in_column, floats, op::exact, 0); }, "layouts");
+        const std::vector<std::size_t> counts{2, 2, 2}, displacements{4, 2, 0};
         refuses([&] { dynamic::reduce_scatter_v(comm, floats, others, counts, op::exact); }, "counts");
+        refuses([&] { dynamic::reduce_scatter_v(comm, all, plain, {counts, displacements}, op::exact); },
+            "neither layouts nor displacements");
+        dynamic::reduce_scatter_v(comm, all, plain, counts, op::exact);
+        expect(y[0] == 3 && y[1] == 3, "the same without them");
         dynamic::all_reduce(comm, floats, op::exact);
         expect(x[3] == 3, "a sum afterwards");
         expect(dynamic::reduction(op::exact).name() == "exact_t", "the name");

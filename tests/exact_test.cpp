@@ -508,6 +508,31 @@ TEMPLATE_TEST_CASE(
             }
 }
 
+TEMPLATE_TEST_CASE(
+    "exact calls: as many ranks as the loops in double take, and more", "[exact]", float, double, bfloat16, half) {
+    using T = TestType;
+    using format = colls::detail::lane_format<T>;
+    // The greatest significand: the sum of the integers comes to the end of what the loops take, and beyond.
+    const T x = from_raw<T>((std::uint64_t{format::special / 2 + 1} << (format::digits - 1)) + format::fraction);
+    const std::vector<T> addends(2 * colls::detail::lane_tile + 1, x);
+    const std::size_t count = addends.size();
+    std::vector<colls::detail::level_of<T>> levels(count);
+    std::vector<std::int64_t> lanes(2 * count);
+    colls::detail::find_levels(addends.data(), count, levels.data());
+    colls::detail::fill_lanes(addends.data(), count, levels.data(), lanes.data(), lanes.data() + count);
+    constexpr int few = format::few_ranks;
+    for (const int ranks : {1, few / 2, few - 1, few, few + 1, 3 * few / 2, 4 * few - 1, 9 * few}) {
+        std::vector<std::int64_t> sums = lanes;
+        for (std::int64_t& s : sums) s *= ranks;
+        std::vector<T> made(count);
+        colls::detail::round_lanes(levels.data(), sums.data(), sums.data() + count, count, ranks, made.data());
+        exact_sum<T> wanted;
+        for (int r = 0; r < ranks; ++r) wanted += x;
+        INFO(ranks << " ranks");
+        CHECK(std::count_if(made.begin(), made.end(), [&](T v) { return raw(v) != raw(wanted.value()); }) == 0);
+    }
+}
+
 TEMPLATE_TEST_CASE("exact calls: small floats are rounded once, not by way of float", "[exact]", bfloat16, half) {
     using T = TestType;
     // A little above the middle between 1 and the next number: in float it would be the middle, which goes to even.

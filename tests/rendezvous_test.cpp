@@ -18,6 +18,7 @@
 #include <functional>
 #include <random>
 #include <thread>
+#include <tuple>
 
 using namespace colls::detail;
 using namespace colls::detail::rendezvous;
@@ -170,6 +171,12 @@ struct hand {
         h.self = {7, address::loopback(AF_INET, 4711), 12345, {2, 3, 4, 0}};
         h.proof = prove(token, theirs, ours, encode(h));
         return encode(h);
+    }
+    /// What a rank sends in place of its hello.
+    std::array<std::byte, reply::bytes> failure(verdict what, int size, std::uint64_t rank, const char* why) const {
+        reply a = reply_of(what, size, rank, why);
+        a.proof = prove(token, theirs, {}, encode(a));
+        return encode(a);
     }
     void put(bytes_view bytes) { send_all(fd.get(), bytes.data(), bytes.size(), seconds_now() + ample); }
     std::optional<reply> get() {
@@ -706,6 +713,19 @@ TEST_CASE("rendezvous: stray connections do not keep the group from meeting", "[
         chatty.put(raw("and another thing"));
         chatty.wait_for_end();  // and its rank may connect again
     }
+    SECTION("why a rank cannot take part, of a sender without the token, or of no rank") {
+        for (const auto& [what, rank, token] : {std::tuple(verdict::failed, 1u, "a guess"), {verdict::failed, 2u, ""},
+                 {verdict::formed, 1u, "the token"}, {verdict::broken, 2u, "the token"},
+                 {verdict::failed, 0u, "the token"}, {verdict::failed, 3u, "the token"}}) {
+            hand odd(port);
+            odd.token = token;
+            odd.put(odd.failure(what, 3, rank, "a fire"));
+            odd.wait_for_end();
+        }
+        hand replayed(port), other(port);
+        other.put(replayed.failure(verdict::failed, 3, 1, "a fire"));
+        other.wait_for_end();
+    }
     SECTION("a hello that is replayed on another connection") {
         hand first(port), second(port);
         second.put(first.record(2, 3));
@@ -719,6 +739,24 @@ TEST_CASE("rendezvous: stray connections do not keep the group from meeting", "[
         threads.emplace_back([&, r] { outcomes[static_cast<std::size_t>(r)] = meet_as(rank_of(r, 3, port)); });
     for (std::jthread& t : threads) t.join();
     check_met(outcomes);
+}
+
+TEST_CASE("rendezvous: why a rank cannot take part is the error of all", "[rendezvous]") {
+    const int port = free_port();
+    std::vector<outcome> outcomes(2);
+    {
+        std::jthread first([&] { outcomes[0] = meet_as(rank_of(0, 3, port)); });
+        std::jthread second([&] { outcomes[1] = meet_as(rank_of(1, 3, port)); });
+        hand other(port);
+        other.put(other.failure(verdict::failed, 3, 2, "rank 2 has no chair"));
+        other.wait_for_end();
+    }
+    for (const outcome& o : outcomes) {
+        INFO(o.text());
+        CHECK(o.is(errc::peer_failed));
+        CHECK(lacks(o.text(), {"rank 2 has no chair"}) == "");
+    }
+    CHECK(outcomes[0].failed->peer() == 2);
 }
 
 TEST_CASE("rendezvous: ranks meet despite a thousand silent connections, or more than there are descriptors for",

@@ -1106,6 +1106,161 @@ TEST_CASE("trunk: a rank that joins a group which its peer has left is told so",
     }) == "");
 }
 
+namespace {
+
+/// Rank 1 of a trunk whose rank 0 is real: played envelope by envelope.
+class played_trunk {
+public:
+    played_trunk(tcp_node& node, const std::vector<address>& world) : below_(node, 9, 1, world) {
+        below_.listening = &heard;
+    }
+    ear heard;
+
+    void put(std::uint64_t group, const frame& f, std::uint64_t consumed = 0) {
+        std::byte* const envelope = out_.emplace_back(new std::byte[envelope_bytes]()).get();
+        encode(envelope_prefix{group, 1, 0, consumed}, envelope);
+        encode(f, envelope + envelope_prefix_bytes);
+        const piece p{envelope, envelope_bytes};
+        below_.send(0, {}, &p, 1);
+    }
+    /// The next envelope, whose segment is taken as well. None: it does not come.
+    std::optional<parcel> get() {
+        if (!take(envelope_, envelope_bytes)) return {};
+        const auto p = parse_envelope(envelope_);
+        if (p && p->bytes == nullptr && !take(segment_.data(), p->prefix.bytes)) return {};
+        return p;
+    }
+    /// Moves what is under way until `holds()`.
+    template <class F>
+    bool until(F holds) {
+        return support::until(below_, holds);
+    }
+
+private:
+    bool take(std::byte* to, std::size_t bytes) {
+        const piece p{to, bytes};
+        below_.receive(0, {}, &p, 1);
+        ++taken_;
+        return until([&] { return below_.received(0) == taken_; });
+    }
+    std::vector<std::unique_ptr<std::byte[]>> out_;  // outlives the transport
+    std::byte envelope_[envelope_bytes];
+    std::vector<std::byte> segment_ = std::vector<std::byte>(segment_bytes);
+    std::uint64_t taken_ = 0;
+    tcp_transport below_;
+};
+
+}  // namespace
+
+TEST_CASE("trunk: more small messages than a window holds, each way alone", "[tcp_transport]") {
+    // Each takes an envelope of the window, and gives it back.
+    constexpr std::uint64_t most = 10'000;
+    static_assert(most * envelope_bytes > 2 * 4 * segment_bytes);
+    CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& world, auto complain) {
+        trunk shared(node, 9, r, world);
+        const auto w = shared.join(100, r, all_of(2));
+        ear e;
+        w->listening = &e;
+        const int peer = 1 - r;
+        for (const int from : {0, 1}) {
+            std::vector<std::uint32_t> x(most, 7);
+            std::uint64_t posted = 0;
+            const auto done = [&] { return r == from ? w->sent(peer) : w->received(peer); };
+            const std::uint64_t end = done() + most;
+            for (const std::uint64_t begin = done(); posted < most;) {
+                const piece p{reinterpret_cast<std::byte*>(&x[posted]), posted % 5 == 0 ? 0u : 4u};
+                const message_label label = label_of(from, 1 - from, posted++);
+                r == from ? w->send(peer, label, &p, 1) : w->receive(peer, label, &p, 1);
+                if (posted % 500 == 0 && !until(*w, [&] { return done() + 400 >= begin + posted; }, 20))
+                    return complain("stands at " + std::to_string(done() - begin) + "; " + e.text());
+            }
+            if (!until(*w, [&] { return done() == end; }, 20)) return complain("not all; " + e.text());
+        }
+    }) == "");
+}
+
+TEST_CASE("trunk: a sender keeps to the window, which what its peer has taken opens", "[tcp_transport]") {
+    // Counted by the peer's hand: a message and its envelope against what is allowed.
+    constexpr std::size_t bytes = 400'000, most_under_way = 4 * segment_bytes, most = 64;
+    CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& world, auto complain) {
+        const auto fitting = [&](std::uint64_t taken) {  // the last one may begin below the end
+            return (most_under_way + taken + bytes + envelope_bytes - 1) / (bytes + envelope_bytes);
+        };
+        const std::uint64_t taken[] = {0, 0, 3 * bytes, 3 * bytes + 1'000'000};
+        if (r == 0) {
+            trunk shared(node, 9, r, world);
+            const auto w = shared.join(100, r, all_of(2));
+            ear e;
+            w->listening = &e;
+            const std::vector<std::byte> x(bytes, std::byte{5});
+            const piece p{const_cast<std::byte*>(x.data()), bytes};
+            for (std::uint64_t i = 0; i < most; ++i) w->send(1, label_of(0, 1, i), &p, 1);
+            for (int turn = 0; turn < 4; ++turn) {
+                // A control message has no part in the window: it comes behind all that went.
+                if (!until(*w, [&] { return w->sent(1) >= fitting(taken[turn]) && e.count(said_board) > turn; }))
+                    return complain("stands at " + std::to_string(w->sent(1)) + "; " + e.text());
+                idle(*w, 0.02);
+                w->tell(1, {control_kind::board, 0, 0, 0, ""});
+            }
+            if (!until(*w, [&] { return e.count(said_board) > 4; })) complain("no end; " + e.text());
+            w->abandon();
+            w->tell(1, {control_kind::broken, 0, 0, 0, "over"});
+            return;
+        }
+        played_trunk peer(node, world);
+        std::uint64_t came = 0;
+        for (int turn = 0; turn < 4; ++turn) {
+            peer.put(100, frame_of({control_kind::board}), taken[turn]);
+            for (;;) {
+                const auto p = peer.get();
+                if (!p) return complain("no envelope");
+                if (p->head.kind == frame_kind::control) break;
+                if (p->head.kind == frame_kind::message) ++came;
+            }
+            if (came != fitting(taken[turn]))
+                complain(std::to_string(came) + " messages for " + std::to_string(taken[turn]) + " bytes taken");
+        }
+        peer.put(100, frame_of({control_kind::board}), 3 * bytes + 1'000'000);
+        while (const auto p = peer.get())
+            if (p->head.what == control_kind::broken) break;
+    }) == "");
+}
+
+TEST_CASE("trunk: what comes for a group that has ended is answered once, and an answer never", "[tcp_transport]") {
+    // Two ranks that answer each other's `leave` would do so for ever.
+    CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& world, auto complain) {
+        if (r == 0) {
+            trunk shared(node, 9, r, world);
+            for (const std::uint64_t g : {100u, 101u, 102u}) shared.join(g, 0, all_of(2));  // and left
+            const auto meeting = shared.join(99, 0, all_of(2));
+            ear m;
+            meeting->listening = &m;
+            if (!until(*meeting, [&] { return m.count(said_board) == 1; })) return complain("not met; " + m.text());
+            meeting->tell(1, {control_kind::board, 0, 0, 0, ""});
+            if (!until(*meeting, [&] { return m.count(said_leave) == 1; })) complain("no end; " + m.text());
+            return;
+        }
+        played_trunk peer(node, world);
+        peer.put(100, frame_of({control_kind::leave}));
+        peer.put(101, frame{});  // room in the window
+        peer.put(102, frame_of({control_kind::board}));
+        frame message;
+        message.kind = frame_kind::message;
+        peer.put(100, message);
+        peer.put(99, frame_of({control_kind::board}));
+        for (const std::uint64_t g : {102u, 100u}) {
+            const auto p = peer.get();
+            if (!p) return complain("no answer");
+            if (p->prefix.group != g || p->prefix.from != 0 || p->head != frame_of({control_kind::leave}))
+                complain("other than the answer for " + std::to_string(g) + ": of " + std::to_string(p->prefix.group));
+        }
+        const auto last = peer.get();
+        if (!last || last->prefix.group != 99) complain("another answer");
+        peer.put(99, frame_of({control_kind::leave}));
+        if (!peer.until([&] { return peer.heard.count(said_leave) == 1; })) complain("no end");
+    }) == "");
+}
+
 TEST_CASE("trunk: envelopes are parsed as they were written, and other bytes are rejected", "[tcp_transport]") {
     std::byte envelope[envelope_bytes] = {};
     const auto written = [&](std::uint32_t bytes, std::uint64_t at, std::uint64_t whole) {

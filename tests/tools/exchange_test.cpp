@@ -291,8 +291,36 @@ TEST_CASE("exchange: plans that are wrong are refuted in words, and what is no p
         {"is there twice"});
     expect(broadcast(send, receive, R"(<tb id="1" send="-1" recv="0" chan="0"></tb>)"), verdict::refused,
         {"another thread block receives from gpu 0 on channel 0"});
+    const auto with = [&](const std::string& was, const std::string& is) {
+        std::string plan = broadcast(send, receive);
+        return plan.replace(plan.find(was), was.size(), is);
+    };
+    expect(with(R"(ngpus="2")", R"(ngpus="3")"), verdict::refused, {"ngpus is 3, but there are 2 gpus"});
+    CHECK_THROWS(exchange::read_plan(with(R"(ngpus="2")", R"(ngpus="two")"), "x.xml"));
+    CHECK_THROWS(exchange::read_plan(with(R"(coll="broadcast")", ""), "x.xml"));
+    for (const char* const root : {"2", "-1"})
+        expect(with("inplace", std::string("root=\"") + root + "\" inplace"), verdict::refused,
+            {std::string("root ") + root + " is not a gpu"});
+    for (const char* const count : {"0", "-1", "3"})
+        expect(with(R"(cnt="1")", std::string("cnt=\"") + count + "\""), verdict::refused,
+            {std::string("is about ") + count + " chunks"});
     expect(R"(<algo name="c" ngpus="1" coll="custom" nchunksperloop="1"><gpu id="0"/></algo>)", verdict::refused,
         {"'custom' is not a collective with a known result"});
+    // What a document of XML may have around its elements.
+    const std::string plan = broadcast(send, receive);
+    for (const char* const before : {"<?xml version='1.0'?>\n", "<!DOCTYPE algo>", "<!-- <algo> is > below --> ",
+             "\n \t", "<?xml version=\"1.0\"?><!DOCTYPE algo SYSTEM \"x\">\n<!-- one --><!--two-->"})
+        for (const char* const after : {"", "\n", "<!-- the end -->\n", "<?done?>"})
+            expect(before + plan + after, verdict::proven, {});
+    std::string inside = plan;
+    inside.insert(inside.find("<gpu"), "<!-- a rank --><?what?><!x>");
+    expect(inside, verdict::proven, {});
+    CHECK_THROWS(exchange::read_plan("<!-- " + plan, "x.xml"));
+    CHECK_THROWS(exchange::read_plan("<!DOCTYPE algo", "x.xml"));
+    CHECK_THROWS(exchange::read_plan(plan + "<!-- ", "x.xml"));
+    CHECK_THROWS(exchange::read_plan(plan + plan, "x.xml"));
+    CHECK_THROWS(exchange::read_plan(plan + "x", "x.xml"));
+    CHECK_THROWS(exchange::read_plan("x" + plan, "x.xml"));
     CHECK_THROWS(exchange::read_plan("<algo", "x.xml"));
     CHECK_THROWS(exchange::read_plan("<algo name=\"x\"></gpu>", "x.xml"));
     CHECK_THROWS(exchange::read_plan("{}", "x.txt"));
@@ -505,6 +533,39 @@ std::vector<change> changes_of(const element& algo) {
 }
 
 }  // namespace
+
+TEST_CASE("exchange: texts of XML, and how deep it may be", "[exchange]") {
+    const std::string hard = "a<b> & \"c\" 'd' &amp; &lt;";
+    CHECK(exchange::escaped(hard) == "a&lt;b&gt; &amp; &quot;c&quot; &apos;d&apos; &amp;amp; &amp;lt;");
+    for (const char quote : {'"', '\''}) {
+        const element e = exchange::read_xml(
+            std::string("\n<a  x=") + quote + exchange::escaped(hard) + quote + " y=" + quote + quote + "\n/>");
+        CHECK((e.name == "a" && e.line == 2 && e.text("x") == hard && e.text("y").empty()));
+        CHECK(e.attributes.size() == 2);
+    }
+    const element unknown = exchange::read_xml("<a x='&amp;&what;&'/>");
+    CHECK(unknown.text("x") == "&&what;&");
+    const auto nested = [](int levels) {
+        std::string text;
+        for (int i = 0; i < levels; ++i) text += "<a>";
+        for (int i = 0; i < levels; ++i) text += "</a>";
+        return text;
+    };
+    CHECK_NOTHROW(exchange::read_xml(nested(65)));
+    CHECK_THROWS(exchange::read_xml(nested(66)));
+    const element e = exchange::read_xml("<a n='12' m='-3'>\n <b/>\n <c_2></c_2></a>");
+    CHECK((e.integer("n") == 12 && e.integer("m") == -3 && e.integer_or("k", 7) == 7));
+    REQUIRE(e.children.size() == 2);
+    CHECK((e.children[1].name == "c_2" && e.children[1].line == 3));
+    for (const char* const n : {"", "1x", "x", " 1", "1 ", "99999999999", "1.0", "+1"})
+        CHECK_THROWS(exchange::read_xml(std::string("<a n='") + n + "'/>").integer("n"));
+    CHECK_THROWS(e.text("k"));
+    for (const char* const wrong : {"", "a", "<", "<a", "<a>", "<a></b>", "<a></a", "<a x/>", "<a x=/>", "<a x=1/>",
+             "<a x='1/>", "<a x=\"1'/>", "<a x='1'", "<a/><b/>", "<a></a></a>", "</a>", "<>", "<a><b></a></b>"}) {
+        INFO(wrong);
+        CHECK_THROWS(exchange::read_xml(wrong));
+    }
+}
 
 TEST_CASE("exchange: changed plans are refuted", "[exchange]") {
     support::changed_plans all;
