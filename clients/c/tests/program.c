@@ -5,11 +5,15 @@
 //     program death          the last rank is killed in a call: the others have an error that names it, and go on
 #include <colls.h>
 
+#include <arpa/inet.h>
+#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static int rank_, size_;
@@ -275,6 +279,29 @@ static void messages(colls_comm comm, size_t count) {
     for (i = 0; i < count; ++i) EXPECT(y[i] == input(before, i));
     memset(y, 0, count * 8);
 
+    if (size_ > 1) {
+        where = "a request that is not over";
+        int over = 0;
+        OK(colls_wait(&requests[1]));  // none
+        OK(colls_test(&requests[1], &over));
+        EXPECT(over == 1);
+        OK(colls_wait_for(&requests[1], 0, &over));
+        OK(colls_wait_all(3, requests));
+        over = 7;
+        OK(colls_start_recv(comm, y, count, COLLS_INT64, before, NULL, &requests[1]));
+        OK(colls_test(&requests[1], &over));
+        EXPECT(over == 0 && requests[1] != NULL);
+        over = 7;
+        OK(colls_wait_for(&requests[1], 0.001, &over));
+        EXPECT(over == 0 && requests[1] != NULL);
+        OK(colls_barrier(comm, NULL));
+        OK(colls_send(comm, x, count, COLLS_INT64, next, NULL));
+        while (!over) OK(colls_wait_for(&requests[1], 60, &over));
+        EXPECT(over == 1 && requests[1] == NULL);
+        for (i = 0; i < count; ++i) EXPECT(y[i] == input(before, i));
+        memset(y, 0, count * 8);
+    }
+
     where = "start_send, start_recv";
     OK(colls_start_send(comm, x, count, COLLS_INT64, next, NULL, &requests[2]));
     OK(colls_start_recv(comm, y, count, COLLS_INT64, before, NULL, &requests[0]));
@@ -462,7 +489,60 @@ static void options_and_layouts(colls_comm comm) {
     OK(colls_layout_free(&rows));
 }
 
+// More handles than a table has places for at first, freed in another order: each stands for its own object.
+static void many_handles(colls_comm comm) {
+    enum { most = 300 };
+    static colls_layout all[most];
+    static unsigned char x[most], y[most];
+    colls_options options = COLLS_OPTIONS_INIT;
+    size_t i, turn;
+    where = "many handles";
+    for (i = 0; i < most; ++i) x[i] = (unsigned char)(i * 7 + 1);
+    for (turn = 0; turn < 3; ++turn) {
+        for (i = 0; i < most; ++i)
+            if (all[i] == NULL) OK(colls_layout_contiguous(i + 1, COLLS_ELEMENTS, &all[i]));
+        for (i = turn; i < most; i += 3) {
+            memset(y, 0, most);
+            options.in_layout = all[i];
+            OK(colls_exchange(comm, x, 1, rank_, y, i + 1, rank_, COLLS_UINT8, &options));
+            EXPECT(memcmp(x, y, i + 1) == 0);
+        }
+        for (i = 0; i < most; ++i)
+            if (turn == 2 || (i * 5 + turn) % 3 != 0) OK(colls_layout_free(&all[i]));
+    }
+    // Places that are free again are taken again: the lower half of a handle is its place.
+    for (i = 0; i < 4 * most; ++i) {
+        OK(colls_layout_contiguous(1, COLLS_ELEMENTS, &all[0]));
+        EXPECT((uint32_t)(uintptr_t)all[0] < most);
+        OK(colls_layout_free(&all[0]));
+    }
+}
+
 // Groups
+
+/// A port of this host at which nothing listens, below those that the system gives to connections.
+static int free_port(void) {
+    struct sockaddr_in at;
+    int port, taken = 1;
+    memset(&at, 0, sizeof at);
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    for (port = 20000 + (int)getpid() % 10000; taken; ++port) {
+        const int s = socket(AF_INET, SOCK_STREAM, 0);
+        at.sin_port = htons((unsigned short)port);
+        taken = bind(s, (const struct sockaddr*)&at, sizeof at) != 0;
+        close(s);
+    }
+    return port - 1;
+}
+static int gather_nothing(void* context, const void* own, size_t bytes, void* all) {
+    (void)own, (void)bytes, (void)all;
+    return *(const int*)context;
+}
+static int get_nothing(void* context, const char* key, void* value, size_t bytes) {
+    (void)context, (void)key, (void)value, (void)bytes;
+    return -3;
+}
 
 /// An all_gather for colls_bootstrap_exchange, over a group that is there already.
 static int gather_by(void* context, const void* own, size_t bytes, void* all) {
@@ -528,6 +608,50 @@ static void groups(colls_comm comm) {
     OK(colls_comm_free(&part));
     EXPECT(colls_bootstrap(rank_, size_, &store, "another", &part) == COLLS_STORE_FAILED);
     EXPECT(strstr(colls_error_text(), "set, for the key another/") && strstr(colls_error_text(), "has returned 5"));
+    if (size_ > 1) {
+        const int nine = 9;
+        store.get = get_nothing;
+        EXPECT(colls_bootstrap(rank_, size_, &store, "stored", &part) == COLLS_STORE_FAILED);
+        EXPECT(strstr(colls_error_text(), "get, for the key stored/") && strstr(colls_error_text(), "returned -3"));
+        EXPECT(colls_bootstrap_exchange(rank_, size_, gather_nothing, (void*)&nine, &part) == COLLS_STORE_FAILED);
+        EXPECT(strstr(colls_error_text(), "all_gather has returned 9") != NULL && part == NULL);
+    }
+
+    where = "world_at";
+    {
+        int32_t port = rank_ == 0 ? free_port() : 0;
+        OK(colls_broadcast(comm, &port, 1, COLLS_INT32, 0, NULL));
+        OK(colls_world_at(rank_, size_, "127.0.0.1", port, "a token of its own", &part));
+        OK(colls_rank(part, &r));
+        EXPECT(r == rank_);
+        use_group(part, size_);
+        OK(colls_comm_free(&part));
+    }
+
+    where = "dump";
+    {
+        char text[200] = "", path[400];
+        const int error = dup(2);
+        snprintf(path, sizeof path, "%s/dump%d", folder, rank_);
+        const int file = open(path, O_RDWR | O_CREAT, 0600);
+        dup2(file, 2);
+        r = (int)colls_dump(comm);
+        dup2(error, 2);
+        OK((colls_status)r);
+        EXPECT(pread(file, text, sizeof text - 1, 0) > 0 && strstr(text, "colls: rank ") == text);
+        close(error);
+        close(file);
+    }
+
+    if (size_ > 1) {
+        where = "set_timeout";
+        OK(colls_split(comm, 0, 0, &part));
+        OK(colls_set_timeout(part, 0.1));
+        r = (int)colls_recv(part, &i, 1, COLLS_INT32, (rank_ + 1) % size_, NULL);
+        EXPECT(r == COLLS_TIMEOUT || r == COLLS_PEER_FAILED);
+        EXPECT(strstr(colls_error_text(), "waited 0.") != NULL);
+        OK(colls_comm_free(&part));
+    }
 
     where = "bootstrap_folder";
     OK(colls_bootstrap_folder(rank_, size_, folder, "group", &part));
@@ -537,6 +661,34 @@ static void groups(colls_comm comm) {
     EXPECT(strstr(colls_error_text(), "a group of this name has used the folder") != NULL);
     EXPECT(colls_bootstrap_folder(rank_, size_, "/no/such", "group", &part) == COLLS_STORE_FAILED);
     EXPECT(strstr(colls_error_text(), "/no/such/group") && strstr(colls_error_text(), "No such file"));
+
+    if (size_ > 1) {  // A file that is being written is waited for: some of its bytes are none.
+        char file[400];
+        FILE* half;
+        const int other = rank_ == 0 ? 1 : 0;
+        setenv("COLLS_TIMEOUT", "0.05", 1);
+        snprintf(file, sizeof file, "%s/half%d.0.%d", folder, rank_, other);
+        half = fopen(file, "wb");
+        EXPECT(half != NULL && fputs("colls", half) >= 0 && fclose(half) == 0);
+        snprintf(file, sizeof file, "half%d", rank_);
+        EXPECT(colls_bootstrap_folder(rank_, size_, folder, file, &part) == COLLS_TIMEOUT);
+        EXPECT(strstr(colls_error_text(), "has not come: waited 0.05 s for its file ") != NULL);
+        EXPECT(colls_error_peer() == other && colls_error_rank() == rank_);
+        // What cannot be opened or read is no file that is still to come.
+        snprintf(file, sizeof file, "%s/loop%d.0.%d", folder, rank_, other);
+        EXPECT(symlink(file, file) == 0);
+        snprintf(file, sizeof file, "loop%d", rank_);
+        EXPECT(colls_bootstrap_folder(rank_, size_, folder, file, &part) == COLLS_STORE_FAILED);
+        EXPECT(strstr(colls_error_text(), "cannot be opened: ") && strstr(colls_error_text(), "/loop"));
+        snprintf(file, sizeof file, "%s/folder%d.0.%d", folder, rank_, other);
+        EXPECT(mkdir(file, 0700) == 0);
+        snprintf(file, sizeof file, "folder%d", rank_);
+        EXPECT(colls_bootstrap_folder(rank_, size_, folder, file, &part) == COLLS_STORE_FAILED);
+        EXPECT(strstr(colls_error_text(), "cannot be read: Is a directory") != NULL);
+        // One that is not there is waited for, too.
+        EXPECT(colls_bootstrap_folder(rank_, size_, folder, rank_ == 0 ? "none0" : "none1", &part) == COLLS_TIMEOUT);
+        setenv("COLLS_TIMEOUT", "60", 1);
+    }
 
     where = "allocate";
     for (i = 0; i < 3; ++i) {
@@ -577,6 +729,7 @@ static void collectives(colls_comm comm) {
     messages(comm, 30000);
     types_and_operators(comm);
     options_and_layouts(comm);
+    many_handles(comm);
     groups(comm);
 
     // Many in flight, waited for in another order.
@@ -616,17 +769,19 @@ static void refusals(colls_comm comm) {
     colls_op op = COLLS_SUM, old_op;
     colls_type type = COLLS_INT32;
     int32_t x[64], y[64], over = 0;
-    size_t counts[64], bytes = 0;
+    size_t counts[64], displaced[64], bytes = 0;
     int n = 0, i;
     const colls_status argument = COLLS_INVALID_ARGUMENT, handle = COLLS_INVALID_HANDLE;
     struct {
         colls_options known;
         long more;
     } later = {COLLS_OPTIONS_INIT, 0};
+    colls_store store;
 
     where = "refusals";
     memset(x, 0, sizeof x);
-    for (i = 0; i < size_; ++i) counts[i] = 1;
+    memset(&store, 0, sizeof store);
+    for (i = 0; i < size_; ++i) counts[i] = 1, displaced[i] = (size_t)i;
 
     EXPECT(strcmp(colls_error_text(), "") == 0 && colls_error_peer() == -1 && colls_error_status() == COLLS_OK);
     EXPECT(strcmp(colls_status_name(COLLS_PEER_FAILED), "peer failed") == 0);
@@ -648,6 +803,8 @@ static void refusals(colls_comm comm) {
         REFUSED(colls_barrier((colls_comm)((uintptr_t)old + ((uintptr_t)i << 32)), NULL), handle, "that was freed");
     REFUSED(colls_barrier((colls_comm)((uintptr_t)old + 100), NULL), handle, "that was freed");
     REFUSED(colls_barrier((colls_comm)((uintptr_t)old | 0xffffffff), NULL), handle, "that was freed");
+    for (i = 0; i < 32; ++i)
+        REFUSED(colls_barrier((colls_comm)((uintptr_t)old | (uintptr_t)1 << i), NULL), handle, "that was freed");
     OK(colls_split(comm, 0, 0, &freed));
     REFUSED(colls_barrier(old, NULL), handle, "that was freed");
     REFUSED(colls_comm_free(&old), handle, "that was freed");
@@ -690,6 +847,21 @@ static void refusals(colls_comm comm) {
     REFUSED(colls_bootstrap(0, 1, NULL, "x", &none), argument, "the argument store is NULL");
     REFUSED(colls_bootstrap_exchange(0, 1, NULL, NULL, &none), argument, "the function all_gather is NULL");
     REFUSED(colls_bootstrap_folder(0, 1, "/tmp", "a/b", &none), argument, "the name \"a/b\" of the group");
+    REFUSED(colls_bootstrap_folder(0, 1, "/tmp", "", &none), argument, "the name \"\" of the group");
+    REFUSED(colls_bootstrap_folder(0, 1, NULL, "a", &none), argument, "the argument folder is NULL");
+    store.size = sizeof store - 1;
+    REFUSED(colls_bootstrap(0, 1, &store, "x", &none), argument, "set it to sizeof(colls_store)");
+    store.size = sizeof store;
+    REFUSED(colls_bootstrap(0, 1, &store, "x", &none), argument, "the store has no function set");
+    store.set = set_in_memory;
+    REFUSED(colls_bootstrap(0, 1, &store, "x", &none), argument, "the store has no function get");
+    REFUSED(colls_bootstrap(0, 1, &store, NULL, &none), argument, "the argument name is NULL");
+    REFUSED(colls_probe_any(comm, NULL), argument, "the argument source is NULL");
+    REFUSED(colls_recv_any(comm, x, 1, COLLS_INT32, NULL, NULL), argument, "the argument source is NULL");
+    REFUSED(colls_allocate(comm, 1, NULL), argument, "the argument data is NULL");
+    REFUSED(colls_op_function(compose, NULL, 1, NULL, &op), argument, "the argument name is NULL");
+    REFUSED(colls_op_function(compose, NULL, 2, "f", &op), argument, "commutative is 2: it is 0 or 1");
+    REFUSED(colls_premul_sum(1, NULL), argument, "the argument op is NULL");
     REFUSED(colls_op_function(NULL, NULL, 1, "f", &op), argument, "the function is NULL");
     REFUSED(colls_layout_indexed(1, NULL, NULL, COLLS_ELEMENTS, &layout), argument, "the argument offsets is NULL");
     REFUSED(colls_abort(comm, NULL), argument, "the argument why is NULL");
@@ -702,6 +874,16 @@ static void refusals(colls_comm comm) {
     REFUSED(colls_all_reduce(comm, x, y, 3, 23, COLLS_SUM, NULL), argument, "there is no element type 23");
     REFUSED(colls_all_reduce(comm, x, y, 3, colls_bytes(0), COLLS_SUM, NULL), argument, "a byte at least");
     REFUSED(colls_type_size(300, &bytes), argument, "there is no element type 300");
+    REFUSED(colls_type_size(colls_bytes((size_t)1 << 55), &bytes), argument, "or of 2^55 and more");
+    for (i = 0; i < 3; ++i) {  // the latest length is kept
+        OK(colls_type_size(colls_bytes(((size_t)1 << 55) - 1), &bytes));
+        EXPECT(bytes == ((size_t)1 << 55) - 1);
+        OK(colls_type_size(colls_bytes(5 + (size_t)i), &bytes));
+        EXPECT(bytes == 5 + (size_t)i);
+        OK(colls_type_size(COLLS_BYTES, &bytes));
+        EXPECT(bytes == 1);
+    }
+    REFUSED(colls_type_size(COLLS_INT8 | 1 << 8, &bytes), argument, "there is no element type 256");
     REFUSED(colls_all_reduce(comm, x, y, 3, COLLS_INT32, 5, NULL), argument, "there is no operator 5");
     REFUSED(colls_all_reduce(comm, x, y, 3, COLLS_INT32, 15, NULL), argument, "there is no operator 15");
     REFUSED(colls_all_reduce(comm, x, y, 3, COLLS_FLOAT32, COLLS_BIT_XOR, NULL), argument, "does not take elements");
@@ -714,6 +896,9 @@ static void refusals(colls_comm comm) {
     REFUSED(colls_all_gather_v(comm, x, 1, y, (size_t)size_, counts, NULL, COLLS_INT32, NULL), argument,
         "the count of a block is -7");
     counts[size_ - 1] = 1;
+    displaced[size_ - 1] = (size_t)-9;
+    REFUSED(colls_all_gather_v(comm, x, 1, y, (size_t)size_, counts, displaced, COLLS_INT32, NULL), argument,
+        "the displacement is -9");
     REFUSED(colls_all_gather_v(comm, x, 1, y, 63, counts, NULL, COLLS_INT32, NULL), argument, "63");
     options.schedule = "rung";
     REFUSED(colls_all_reduce(comm, x, y, 3, COLLS_INT32, COLLS_SUM, &options), argument, "no schedule named rung");
@@ -731,6 +916,20 @@ static void refusals(colls_comm comm) {
     REFUSED(colls_set_timeout(comm, NAN), argument, "the deadline is");
     REFUSED(colls_wait_for(&request, -1, &over), argument, "the duration is -1 seconds");
     REFUSED(colls_layout_vector(1, 1, 1, (colls_unit)2, &layout), argument, "the unit is 2");
+    REFUSED(colls_layout_contiguous(1, (colls_unit)-1, &layout), argument, "the unit is -1");
+    REFUSED(colls_layout_indexed(1, counts, NULL, COLLS_ELEMENTS, &layout), argument, "the argument lengths is NULL");
+    OK(colls_layout_indexed(0, NULL, NULL, COLLS_ELEMENTS, &layout));
+    OK(colls_layout_free(&layout));
+    options.size = sizeof options;
+    options.reproducible = -1;
+    REFUSED(colls_barrier(comm, &options), argument, "options.reproducible is -1: it is 0 or 1");
+    REFUSED(colls_op_free(NULL), argument, "the argument op is NULL");
+    op = 5;
+    REFUSED(colls_op_free(&op), argument, "there is no operator 5");
+    op = COLLS_MAX;
+    OK(colls_op_free(&op));
+    EXPECT(op == COLLS_SUM);
+    EXPECT(colls_abi() == COLLS_C_ABI && colls_error_round() == -1);
 
     // What only one rank has refused, the others learn in a moment, and the group goes on.
     OK(colls_barrier(comm, NULL));
