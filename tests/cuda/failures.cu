@@ -15,12 +15,15 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace {
 
@@ -282,6 +285,47 @@ void death(colls::communicator& host) {
     });
 }
 
+/// Static objects: a forked child that exits runs their destructors, and the rank goes on as if there had been none.
+void forked_child(colls::communicator& host) {
+    static std::optional<colls::cuda::communicator> gpu;
+    static std::optional<rank_buffer> x;
+    static std::optional<colls::cuda::shared_buffer<float>> shared;
+    gpu.emplace(host, 0, small_group);
+    x.emplace(*gpu);
+    float* own = nullptr;
+    check(cudaMalloc(&own, count * sizeof(float)), "cudaMalloc");
+    shared.emplace(gpu->share(own, count));
+    std::fflush(stdout);
+    for (const bool calls : {false, true}) {
+        const pid_t child = fork();
+        if (child == 0) {
+            alarm(20);
+            if (!calls) exit(0);
+            expect_error(errc::invalid_argument, -1, "a call of a forked child", {"forked from the rank"},
+                [&] { x->sum(*gpu); });
+            gpu->abort("a forked child");
+            { static auto calls_of_child = colls::cuda::begin(*gpu); }
+            exit(0);
+        }
+        int status = -1;
+        expect(waitpid(child, &status, 0) == child && status == 0, "a forked child ends");
+    }
+    x->sum(*gpu);
+    x->finish(*gpu);
+    expect(true, "a call after the child");
+    const int last = gpu->size() - 1;
+    colls::barrier(host);
+    if (gpu->rank() == last) {
+        pause(0.1);
+        raise(SIGKILL);
+    }
+    expect_error(errc::peer_failed, last, "a process that dies after the child", {"rank 2"}, [&] {
+        x->sum(*gpu);
+        x->finish(*gpu);
+    });
+    _exit(0);
+}
+
 /// Runs f as 3 processes. `least`: expectations, of all. `dies`: one of the processes does.
 template <class F>
 int processes(int least, bool dies, const char* what, const F& f) {
@@ -309,6 +353,7 @@ int main() {
     if (shared == MAP_FAILED) return std::printf("no memory\n"), 1;
     all_processes = new (shared) outcome;
     int failed = processes(2, true, "a process that dies", [](auto& host) { death(host); });
+    failed += processes(14, true, "a forked child", [](auto& host) { forked_child(host); });
     failed += processes(6, false, "abort", [](auto& host) { abort_by_a_thread(host); });
     failed += processes(13, false, "refused calls", [](auto& host) { refusals(host); });
     failed += processes(9, false, "devices and options", [devices](auto& host) { wrong_devices(host, devices); });

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace colls::inline v1::cuda {
@@ -90,9 +91,14 @@ public:
     communicator& operator=(communicator&&) = delete;
     /// Waits until the device is idle. Between processes it is collective: it waits for the other ranks' destructors,
     /// as long as the host group waits for a peer. If one does not come, memory that its kernel may still read stays
-    /// allocated until the process ends. A rank that makes one more call fails with peer_failed a second later.
+    /// allocated until the process ends. A rank that makes one more call fails with peer_failed a second later. In a
+    /// process that was forked from the rank it does nothing.
     ~communicator() {
         if (!ranks_) return;
+        if (ranks_->is_foreign()) {
+            new communicator(std::move(*this));  // of what the parent uses nothing may be destroyed
+            return;
+        }
         detail::synchronise(device());
         // Ranks that wait for this one, in a call that it has not made, need not wait for the timeout.
         ranks_->leave();

@@ -4,6 +4,8 @@
 #include <colls/cuda/detail/virtual_group.hpp>
 #include <colls/cuda/options.hpp>
 
+#include <utility>
+
 namespace colls::inline v1::cuda {
 
 /// n ranks on the current device, whose blocks all run in one cooperative launch: for tests and measurements, and for
@@ -25,7 +27,10 @@ public:
     virtual_ranks& operator=(virtual_ranks&&) = delete;
     /// Waits until the device is idle: kernels may still be using the group's memory.
     ~virtual_ranks() {
-        if (group_.ranks) detail::synchronise(device());
+        if (group_.ranks && group_.ranks->is_foreign())
+            new virtual_ranks(std::move(*this));  // of what the parent uses nothing may be destroyed
+        else if (group_.ranks)
+            detail::synchronise(device());
     }
 
     int size() const { return group_.ranks->size(); }

@@ -56,9 +56,12 @@ public:
         std::swap(region_, other.region_);
         return *this;
     }
-    /// Ends the registration. Cost: a system call.
+    /// Ends the registration; not in a process that was forked from this one. Cost: a system call.
     ~registered() {
-        if (region_.bytes > 0) device_->registry->drop(region_);
+        if (device_ && device_->process != getpid())
+            new registered(std::move(*this));  // what is registered is the parent's: nothing may be destroyed
+        else if (region_.bytes > 0)
+            device_->registry->drop(region_);
     }
 
 private:

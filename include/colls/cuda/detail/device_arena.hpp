@@ -2,6 +2,8 @@
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
 #pragma once
 
+#include <colls/detail/group/rank_context.hpp>
+
 #include <algorithm>
 #include <cstddef>
 #include <mutex>
@@ -30,6 +32,7 @@ public:
     }
     /// Returns what take(bytes) has given.
     void give(std::byte* at, std::size_t bytes) {
+        if (born_ != v1::detail::forks.load(std::memory_order_relaxed)) return;  // a lock may be that of another thread
         const std::lock_guard lock(mutex_);
         free_.push_back({at, rounded(bytes)});
         std::sort(free_.begin(), free_.end(), [](const range& a, const range& b) { return a.at < b.at; });
@@ -51,6 +54,7 @@ private:
     };
     static std::size_t rounded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
+    const unsigned born_ = v1::detail::count_forks();
     std::mutex mutex_;
     std::vector<range> free_;
 };

@@ -10,6 +10,7 @@
 #include <colls/cuda/detail/kernels.hpp>
 #include <colls/cuda/detail/residency.hpp>
 #include <colls/cuda/options.hpp>
+#include <colls/detail/group/rank_context.hpp>
 #include <colls/detail/support/environment.hpp>
 #include <colls/extend/host_map.hpp>
 
@@ -81,6 +82,8 @@ public:
     local_ranks& operator=(const local_ranks&) = delete;
 
     int size() const { return n_; }
+    /// See rank_context::is_foreign: a forked child has copies of this and of its owners, and must touch nothing.
+    bool is_foreign() const { return born_ != v1::detail::forks.load(std::memory_order_relaxed); }
     /// Are all ranks of the group local? Else other devices, or other processes, read this device's memory.
     bool is_whole() const { return static_cast<int>(ranks_.size()) == n_; }
     int device() const { return device_; }
@@ -163,6 +166,7 @@ public:
     /// of other ranks hear of it when they wait for one of these. `text`: what is to blame beyond `why`, which other
     /// ranks read. The first order stands. Can be called by any thread, also while another waits for a kernel.
     void order(failure why, int peer, const char* text) noexcept {
+        if (is_foreign()) return;
         const std::lock_guard lock(order_mutex_);
         if (order_.load(std::memory_order_relaxed) != 0) return;
         std::snprintf(order_text_, sizeof order_text_, "%s", text);
@@ -176,7 +180,7 @@ public:
     }
     /// Tells the other ranks that this one has not made a call, for the given reason; empty: that it has made it now.
     void set_refusal(const char* text, failure why = failure::refused) noexcept {
-        if (is_whole() || (*text == '\0' && !has_refused_)) return;
+        if (is_whole() || (*text == '\0' && !has_refused_) || is_foreign()) return;
         has_refused_ = *text != '\0';
         for (const local_rank& l : ranks_)
             tell(l.rank, text, workspace_layout::refusal_begin, has_refused_ ? poison_word(why, l.rank) : 0);
@@ -190,7 +194,15 @@ public:
     }
 
     /// Throws if a kernel of a local rank has reported a failure, or the host has ordered one. Both stay for ever.
+    /// Throws invalid_argument in a forked child.
     void throw_if_failed() const {
+        if (is_foreign())
+            throw error(errc::invalid_argument,
+                (error_text() << "colls: cuda: rank " << ranks_.front().rank
+                              << ": this process was forked from the rank, whose group it cannot use: a group belongs "
+                                 "to the process that made it")
+                    .text(),
+                ranks_.front().rank);
         for (const local_rank& l : ranks_) {
             const failure_report& r = *l.status.get();
             const auto why =
@@ -393,6 +405,7 @@ private:
     }
 
     const int n_, device_;
+    const unsigned born_ = v1::detail::count_forks();
     const options options_;
     workspace_layout sizes_;
     double timeout_ = 0;  // seconds

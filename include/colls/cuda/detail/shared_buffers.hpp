@@ -180,6 +180,7 @@ public:
               "could not share"),
           ranks_(ranks) {}
 
+    bool is_foreign() const { return ranks_.is_foreign(); }
     /// Throws on all ranks if one fails; then nothing is mapped.
     std::unique_ptr<shared_range> share(const void* at, std::size_t bytes);
     /// Returns when all ranks have ended the buffer. Where one does not, the group is broken.
@@ -270,7 +271,10 @@ public:
     shared_range(buffer_sharing& group, std::uint32_t number) : group_(group), number_(number) {}
     shared_range(const shared_range&) = delete;
     ~shared_range() {
-        if (is_shared) group_.end(number_, mapped);
+        if (group_.is_foreign())
+            new buffer_mappings(std::move(mapped));  // not to be unmapped
+        else if (is_shared)
+            group_.end(number_, mapped);
     }
     buffer_mappings mapped;
     bool is_shared = false;

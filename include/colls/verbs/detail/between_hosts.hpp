@@ -22,6 +22,7 @@ struct process_device {
         : device(std::make_shared<verbs_device>(own)), registry(std::make_shared<memory_registry>(device)) {}
     const std::shared_ptr<verbs_device> device;
     const std::shared_ptr<memory_registry> registry;
+    const pid_t process = getpid();  ///< a forked child has the device's file, and must not touch it
 
     /// Opens the device at the first call, and keeps it open as long as a result is held. `own`: where other ranks
     /// reach this one over TCP, if that is known. Any thread. Throws colls::error.

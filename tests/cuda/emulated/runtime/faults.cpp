@@ -7,8 +7,10 @@
 #include "emulator.hpp"
 #include "runtime.hpp"
 
+#include <pthread.h>
 #include <unistd.h>
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <csignal>
 #include <cstdio>
@@ -108,7 +110,14 @@ bool report_live() {
     return any;
 }
 
+/// A forked child of a process that has used the runtime: every call fails there, as on a GPU.
+std::atomic<bool> is_lost{false};
+[[gnu::constructor(103)]] void watch_forks() {
+    pthread_atfork(nullptr, nullptr, [] { is_lost = is_lost || all_books().any_call; });
+}
+
 void report() {
+    if (is_lost) return;
     int status = 0;
     if (report_live() && setting("EMULATED_LEAKS", 0) != 0) status = 97;
     if (report_unused_faults()) status = 96;
@@ -143,6 +152,7 @@ cudaError_t fail(cudaError_t e) {
 }
 
 cudaError_t injected(const char* call) {
+    if (is_lost) return cudaErrorInitializationError;
     books& b = all_books();
     const std::lock_guard lock(b.mutex);
     b.any_call = true;
