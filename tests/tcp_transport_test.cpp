@@ -1123,6 +1123,10 @@ public:
         const piece p{envelope, envelope_bytes};
         below_.send(0, {}, &p, 1);
     }
+    void put_garbage() {
+        const piece p{out_.emplace_back(new std::byte[envelope_bytes]()).get(), envelope_bytes};
+        below_.send(0, {}, &p, 1);
+    }
     /// The next envelope, whose segment is taken as well. None: it does not come.
     std::optional<parcel> get() {
         if (!take(envelope_, envelope_bytes)) return {};
@@ -1177,6 +1181,61 @@ TEST_CASE("trunk: more small messages than a window holds, each way alone", "[tc
             if (!until(*w, [&] { return done() == end; }, 20)) return complain("not all; " + e.text());
         }
     }) == "");
+}
+
+TEST_CASE("trunk: more bytes than a window holds, each way alone", "[tcp_transport]") {
+    constexpr std::size_t sizes[] = {400, envelope_capacity, envelope_capacity + 1, 300'000, segment_bytes, 1'500'000};
+    CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& world, auto complain) {
+        trunk shared(node, 9, r, world);
+        const auto w = shared.join(100, r, all_of(2));
+        ear e;
+        w->listening = &e;
+        const int peer = 1 - r;
+        std::vector<std::byte> x(sizes[5]);
+        std::uint64_t number = 0;
+        for (const int from : {0, 1})
+            for (const std::size_t bytes : sizes)
+                for (std::size_t all = 0; all < 3 * 4 * segment_bytes; all += std::max<std::size_t>(bytes, 100'000)) {
+                    std::fill(x.begin(), x.end(), r == from ? static_cast<std::byte>(number) : std::byte{});
+                    const piece p{x.data(), bytes};
+                    const auto done = [&] { return r == from ? w->sent(peer) : w->received(peer); };
+                    const std::uint64_t end = done() + 1;
+                    const message_label label = label_of(from, 1 - from, ++number);
+                    r == from ? w->send(peer, label, &p, 1) : w->receive(peer, label, &p, 1);
+                    if (!until(*w, [&] { return done() == end; }, 20))
+                        return complain(std::to_string(all) + " bytes went in messages of " + std::to_string(bytes));
+                    if (x[0] != static_cast<std::byte>(number - 1) || x[bytes - 1] != x[0]) complain("other bytes");
+                }
+    }) == "");
+}
+
+TEST_CASE(
+    "trunk: a group that is joined when the connection is lost, or the peer has left, hears so", "[tcp_transport]") {
+    for (const bool by_garbage : {false, true})
+        CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& world, auto complain) {
+            if (r == 0) {
+                trunk shared(node, 9, r, world);
+                for (const std::uint64_t g : {100u, 101u, 102u}) {
+                    const auto w = shared.join(g, 0, all_of(2));
+                    ear e;
+                    w->listening = &e;
+                    w->tell(1, {control_kind::board, 0, 0, 0, ""});
+                    const auto heard = [&] { return by_garbage ? e.count("lost 1") : e.count(said_leave); };
+                    if (!until(*w, [&] { return heard() > 0; }, 20)) return complain("not heard; " + e.text());
+                    idle(*w, 0.01);
+                    if (e.events.size() != 1) complain(e.text());
+                    if (by_garbage && e.reasons != std::vector<std::string>{"what it sends is not of this protocol"})
+                        complain(e.text());
+                    if (w->tell(1, {control_kind::board, 0, 0, 0, ""})) complain("it can be told something");
+                }
+                return;
+            }
+            played_trunk peer(node, world);
+            if (by_garbage) peer.put_garbage();
+            while (const auto p = peer.get())  // the first group's board has come: rank 0 knows this one
+                if (p->prefix.group == 100) break;
+            if (by_garbage && !peer.until([&] { return !peer.heard.events.empty(); })) complain("no end");
+        }) == "");
 }
 
 TEST_CASE("trunk: a sender keeps to the window, which what its peer has taken opens", "[tcp_transport]") {
