@@ -353,6 +353,12 @@ static void compose(const void* in, void* inout, size_t count, void* context) {
     *(long*)context += (long)count;
 }
 
+static void add(const void* in, void* inout, size_t count, void* context) {
+    size_t i;
+    for (i = 0; i < count; ++i) ((int64_t*)inout)[i] += ((const int64_t*)in)[i];
+    *(long*)context += (long)count;
+}
+
 static void types_and_operators(colls_comm comm) {
     long called = 0;
     colls_op op = COLLS_SUM, times = COLLS_SUM;
@@ -379,6 +385,17 @@ static void types_and_operators(colls_comm comm) {
     EXPECT(called > 0 || size_ == 1 || rank_ > 0);  // one rank may fold for all
     OK(colls_op_free(&op));
     EXPECT(op == COLLS_SUM);
+
+    {
+        colls_options ring = COLLS_OPTIONS_INIT;
+        int64_t all = rank_ + 1;
+        ring.schedule = "ring";  // of operators that commute
+        called = 0;
+        OK(colls_op_function(add, &called, 1, "add", &op));
+        OK(colls_all_reduce(comm, &all, &all, 1, COLLS_INT64, op, &ring));
+        EXPECT(all == (int64_t)size_ * (size_ + 1) / 2);
+        OK(colls_op_free(&op));
+    }
 
     where = "premul_sum";
     {
@@ -665,6 +682,8 @@ static void groups(colls_comm comm) {
     if (size_ > 1) {  // A file that is being written is waited for: some of its bytes are none.
         char file[400];
         FILE* half;
+        const int lowest = dup(2);
+        close(lowest);
         const int other = rank_ == 0 ? 1 : 0;
         setenv("COLLS_TIMEOUT", "0.05", 1);
         snprintf(file, sizeof file, "%s/half%d.0.%d", folder, rank_, other);
@@ -688,6 +707,9 @@ static void groups(colls_comm comm) {
         // One that is not there is waited for, too.
         EXPECT(colls_bootstrap_folder(rank_, size_, folder, rank_ == 0 ? "none0" : "none1", &part) == COLLS_TIMEOUT);
         setenv("COLLS_TIMEOUT", "60", 1);
+        r = dup(2);
+        EXPECT(r == lowest);  // each file that was looked at has been closed
+        close(r);
     }
 
     where = "allocate";
@@ -703,6 +725,7 @@ static void groups(colls_comm comm) {
         EXPECT(data == NULL && colls_deallocate(&again) == COLLS_INVALID_ARGUMENT);
     }
     OK(colls_allocate(comm, 0, &data));
+    EXPECT(data != NULL);
     OK(colls_deallocate(&data));
     OK(colls_deallocate(&data));
     OK(colls_set_timeout(comm, INFINITY));
@@ -794,6 +817,8 @@ static void refusals(colls_comm comm) {
     REFUSED(colls_all_reduce(NULL, x, x, 1, COLLS_INT32, COLLS_SUM, NULL), handle,
         "colls: colls_all_reduce: a communicator is needed, and the handle is NULL");
     REFUSED(colls_rank((colls_comm)(uintptr_t)12345, &n), handle, "the handle is of no handle");
+    for (i = 6; i < 16; ++i)
+        REFUSED(colls_rank((colls_comm)((uintptr_t)i << 60), &n), handle, "the handle is of no handle");
     OK(colls_split(comm, 0, 0, &freed));
     colls_comm old = freed;
     OK(colls_comm_free(&freed));
@@ -843,6 +868,15 @@ static void refusals(colls_comm comm) {
     REFUSED(colls_wait_any(2, NULL, &n), argument, "the argument requests is NULL");
     REFUSED(colls_comm_free(NULL), argument, "is NULL");
     REFUSED(colls_world_at(0, 1, NULL, 1, "", &none), argument, "the argument host is NULL");
+    REFUSED(colls_world_at(0, 1, "localhost", 20000, NULL, &none), argument, "the argument token is NULL");
+    REFUSED(colls_world_at(0, 1, "localhost", 20000, "", NULL), argument, "the argument for the result is NULL");
+    REFUSED(colls_size(comm, NULL), argument, "the argument size is NULL");
+    REFUSED(colls_split(comm, 0, 0, NULL), argument, "the argument part is NULL");
+    REFUSED(colls_shrink(comm, NULL), argument, "the argument for the result is NULL");
+    REFUSED(colls_type_size(COLLS_INT8, NULL), argument, "the argument size is NULL");
+    REFUSED(colls_deallocate(NULL), argument, "the argument data is NULL");
+    REFUSED(colls_wait_for(&request, 1, NULL), argument, "the argument over is NULL");
+    REFUSED(colls_wait_any(0, NULL, NULL), argument, "the argument index is NULL");
     REFUSED(colls_world_at(2, 2, "localhost", 20000, "", &none), argument, "2");
     REFUSED(colls_bootstrap(0, 1, NULL, "x", &none), argument, "the argument store is NULL");
     REFUSED(colls_bootstrap_exchange(0, 1, NULL, NULL, &none), argument, "the function all_gather is NULL");
@@ -870,6 +904,10 @@ static void refusals(colls_comm comm) {
     REFUSED(colls_all_reduce(comm, x, x, (size_t)-3, COLLS_INT8, COLLS_SUM, NULL), argument,
         "the count is -3: it must not be negative");
     REFUSED(colls_all_reduce(comm, x, x, (size_t)1 << 61, COLLS_INT32, COLLS_SUM, NULL), argument, "of 4 bytes each");
+    REFUSED(colls_all_reduce(comm, x, x, PTRDIFF_MAX, COLLS_INT32, COLLS_SUM, NULL), argument, "of 4 bytes each");
+    REFUSED(colls_all_reduce(comm, x, x, PTRDIFF_MAX / 4 + 1, COLLS_INT32, COLLS_SUM, NULL), argument, "of 4 bytes");
+    REFUSED(colls_all_reduce(comm, NULL, x, PTRDIFF_MAX / 4, COLLS_INT32, COLLS_SUM, NULL), argument, "is null");
+    REFUSED(colls_all_reduce(comm, NULL, x, PTRDIFF_MAX, COLLS_INT8, COLLS_SUM, NULL), argument, "is null");
     REFUSED(colls_all_reduce(comm, NULL, x, 3, COLLS_INT32, COLLS_SUM, NULL), argument, "is null");
     REFUSED(colls_all_reduce(comm, x, y, 3, 23, COLLS_SUM, NULL), argument, "there is no element type 23");
     REFUSED(colls_all_reduce(comm, x, y, 3, colls_bytes(0), COLLS_SUM, NULL), argument, "a byte at least");
