@@ -76,7 +76,7 @@ if torch is not None:
     extensions = [
         CppExtension(
             "colls_torch._backend",
-            ["src/backend.cpp", "src/module.cpp"]
+            ["src/backend.cpp", "src/module.cpp", "src/views.cpp"]
             + [os.path.join(include, "colls", "src", f"{unit}.cpp") for unit in ("calls", "network", "folds", "dynamic")],
             include_dirs=[include],
             define_macros=[("COLLS_SEPARATE", None)],

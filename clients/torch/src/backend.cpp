@@ -60,20 +60,20 @@ void check_equally_long(const char* call, const tensors& list, const at::Tensor&
 
 void all_reduce_dense(colls::communicator& comm, const at::Tensor& any, const c10d::ReduceOp& op) {
     const at::Tensor x = reducible(any, op);
-    const contiguous_output own(x, true);
+    const plain_output own(x, true);
     dynamic::all_reduce(comm, output(own.tensor()), reduction_of(op, x));
     own.deliver();
 }
 void all_gather_dense(colls::communicator& comm, const at::Tensor& out, const at::Tensor& in) {
-    const contiguous_output whole(out);
-    dynamic::all_gather(comm, input(in.contiguous()), output(whole.tensor()));
+    const plain_output whole(out);
+    dynamic::all_gather(comm, input(plain(in)), output(whole.tensor()));
     whole.deliver();
 }
 void reduce_scatter_dense(
     colls::communicator& comm, const at::Tensor& any_out, const at::Tensor& any_in, const c10d::ReduceOp& op) {
     const at::Tensor out = reducible(any_out, op), in = reducible(any_in, op);
-    const contiguous_output own(out);
-    dynamic::reduce_scatter(comm, input(in.contiguous()), output(own.tensor()), reduction_of(op, in));
+    const plain_output own(out);
+    dynamic::reduce_scatter(comm, input(plain(in)), output(own.tensor()), reduction_of(op, in));
     own.deliver();
 }
 /// The elements of each block of rows.
@@ -97,8 +97,7 @@ tensors gather_rows(colls::communicator& comm, const at::Tensor& own, const std:
     std::vector<std::int64_t> shape = own.sizes().vec();
     shape[0] = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
     const at::Tensor all = at::empty(shape, own.options());
-    dynamic::all_gather_v(
-        comm, input(own.contiguous()), output(all), counts_of(rows, all, static_cast<int>(rows.size())));
+    dynamic::all_gather_v(comm, input(plain(own)), output(all), counts_of(rows, all, static_cast<int>(rows.size())));
     return all.split_with_sizes(rows);
 }
 
@@ -133,6 +132,12 @@ c10d::Store& backend::own_store() {
     return *own_store_;
 }
 
+void backend::setTimeout(milliseconds timeout) {
+    TORCH_CHECK(timeout > milliseconds(0), "colls: the timeout of a process group is above 0, and not ",
+        timeout.count(), " ms");
+    how_->timeout = timeout;
+    messages_of_group_->set_timeout(timeout);
+}
 void backend::shutdown() {
     if (messages_of_group_) messages_of_group_->stop();
     if (calls_of_group_) calls_of_group_->stop();
@@ -177,7 +182,7 @@ intrusive_ptr<c10d::Work> backend::broadcast(tensors& x, const c10d::BroadcastOp
     const at::Tensor& t = only("broadcast", x);
     const int root = static_cast<int>(opts.rootRank);
     return run(OpType::BROADCAST, "broadcast", opts, x, {x}, [t, root](colls::communicator& comm) {
-        const contiguous_output own(t, comm.rank() == root);
+        const plain_output own(t, comm.rank() == root);
         dynamic::broadcast(comm, output(own.tensor()), root);
         if (comm.rank() != root) own.deliver();
     });
@@ -220,7 +225,7 @@ intrusive_ptr<c10d::Work> backend::reduce(tensors& x, const c10d::ReduceOptions&
     return run(OpType::REDUCE, "reduce", opts, x, {x},
         [any = t, op = opts.reduceOp, root = static_cast<int>(opts.rootRank)](colls::communicator& comm) {
             const at::Tensor t = reducible(any, op);
-            const contiguous_output own(t, true);
+            const plain_output own(t, true);
             dynamic::reduce(comm, input(own.tensor()), output(own.tensor()), reduction_of(op, t), root);
             if (comm.rank() == root) own.deliver();
         });
@@ -233,9 +238,9 @@ intrusive_ptr<c10d::Work> backend::allgather(tensor_lists& out, tensors& in, con
     return run(OpType::ALLGATHER, "all_gather", opts, in, out, [all, t](colls::communicator& comm) {
         const joined whole(all, false);
         if (equally_long(all))
-            dynamic::all_gather(comm, input(t.contiguous()), whole.buffer());
+            dynamic::all_gather(comm, input(plain(t)), whole.buffer());
         else
-            dynamic::all_gather_v(comm, input(t.contiguous()), whole.buffer(), whole.counts());
+            dynamic::all_gather_v(comm, input(plain(t)), whole.buffer(), whole.counts());
         whole.deliver();
     });
 }
@@ -262,7 +267,7 @@ intrusive_ptr<c10d::Work> backend::allgather_coalesced(
     return run(OpType::ALLGATHER_COALESCED, "all_gather", opts, in, out, [by_input, in](colls::communicator& comm) {
         for (std::size_t i = 0; i < in.size(); ++i) {
             const joined whole(by_input[i], false);
-            dynamic::all_gather(comm, input(in[i].contiguous()), whole.buffer());
+            dynamic::all_gather(comm, input(plain(in[i])), whole.buffer());
             whole.deliver();
         }
     });
@@ -292,11 +297,11 @@ intrusive_ptr<c10d::Work> backend::gather(tensor_lists& out, tensors& in, const 
     }
     return run(OpType::GATHER, "gather", opts, in, out, [all, t, root](colls::communicator& comm) {
         if (comm.rank() != root) {
-            dynamic::gather(comm, input(t.contiguous()), {nullptr, 0, element_type_of(t)}, root);
+            dynamic::gather(comm, input(plain(t)), {nullptr, 0, element_type_of(t)}, root);
             return;
         }
         const joined whole(all, false);
-        dynamic::gather(comm, input(t.contiguous()), whole.buffer(), root);
+        dynamic::gather(comm, input(plain(t)), whole.buffer(), root);
         whole.deliver();
     });
 }
@@ -312,7 +317,7 @@ intrusive_ptr<c10d::Work> backend::scatter(tensors& out, tensor_lists& in, const
         TORCH_CHECK(in.empty(), "colls: scatter takes a list of inputs on the root alone");
     }
     return run(OpType::SCATTER, "scatter", opts, all, {out}, [all, t, root](colls::communicator& comm) {
-        const contiguous_output own(t);
+        const plain_output own(t);
         if (comm.rank() == root)
             dynamic::scatter(comm, joined(all, true).buffer(), output(own.tensor()), root);
         else
@@ -334,7 +339,7 @@ intrusive_ptr<c10d::Work> backend::reduce_scatter(
             for (const at::Tensor& part : any_all) all.push_back(reducible(part, op));
             const at::Tensor t = reducible(any_t, op);
             const joined whole(all, true);
-            const contiguous_output own(t);
+            const plain_output own(t);
             if (equally_long(all))
                 dynamic::reduce_scatter(comm, whole.buffer(), output(own.tensor()), reduction_of(op, t));
             else
@@ -370,11 +375,11 @@ intrusive_ptr<c10d::Work> backend::alltoall_base(at::Tensor& out, at::Tensor& in
     return run(OpType::ALLTOALL_BASE, "all_to_all", opts, {in}, {{out}},
         [out, in, received = std::move(received), sent = std::move(sent), even = out_rows.empty() && in_rows.empty()](
             colls::communicator& comm) {
-            const contiguous_output own(out);
+            const plain_output own(out);
             if (even)
-                dynamic::all_to_all(comm, input(in.contiguous()), output(own.tensor()));
+                dynamic::all_to_all(comm, input(plain(in)), output(own.tensor()));
             else
-                dynamic::all_to_all_v(comm, input(in.contiguous()), output(own.tensor()), sent, received);
+                dynamic::all_to_all_v(comm, input(plain(in)), output(own.tensor()), sent, received);
             own.deliver();
         });
 }
@@ -457,7 +462,7 @@ intrusive_ptr<c10d::Work> backend::send(tensors& x, int peer, int tag) {
     const at::Tensor& t = only("send", x);
     check_peer("send", peer);
     auto w = message(OpType::SEND, "send", x);
-    messages_of_group_->send(w, t.contiguous(), peer, tag);
+    messages_of_group_->send(w, plain(t), peer, tag);
     return w;
 }
 intrusive_ptr<c10d::Work> backend::recv(tensors& x, int peer, int tag) {

@@ -21,7 +21,7 @@ public:
 
     const std::string getBackendName() const override { return "colls"; }
     intrusive_ptr<Options> getBackendOptions() override { return how_; }
-    void setTimeout(milliseconds timeout) override { how_->timeout = timeout; }
+    void setTimeout(milliseconds timeout) override;
     std::uint64_t getSequenceNumberForGroup() override { return calls_; }
     bool supportsSplitting() const override { return true; }
     intrusive_ptr<c10d::Backend> split(const intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,

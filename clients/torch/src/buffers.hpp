@@ -53,7 +53,12 @@ inline dynamic::element_type element_type_of(const at::Tensor& t) {
     }
 }
 
-/// A contiguous tensor.
+/// Does the memory have the elements as they are, one after the other? Not that of a conjugate view or a negative one.
+inline bool is_plain(const at::Tensor& t) { return t.is_contiguous() && !t.is_conj() && !t.is_neg(); }
+/// The tensor, or a copy that is plain.
+inline at::Tensor plain(const at::Tensor& t) { return is_plain(t) ? t : t.contiguous().resolve_conj().resolve_neg(); }
+
+/// A plain tensor.
 inline dynamic::const_buffer input(const at::Tensor& t) {
     return {t.const_data_ptr(), static_cast<std::size_t>(t.numel()), element_type_of(t)};
 }
@@ -131,14 +136,14 @@ inline dynamic::reduction reduction_of(const c10d::ReduceOp& op, const at::Tenso
     }
 }
 
-/// A contiguous tensor that stands for another one during a call.
-class contiguous_output {
+/// A plain tensor that stands for another one during a call.
+class plain_output {
 public:
-    explicit contiguous_output(const at::Tensor& t, bool with_contents = false)
+    explicit plain_output(const at::Tensor& t, bool with_contents = false)
         : target_(t),
-          own_(t.is_contiguous() ? t
-               : with_contents   ? t.contiguous()
-                                 : at::empty(t.sizes(), t.options())) {}
+          own_(is_plain(t)     ? t
+               : with_contents ? plain(t)
+                               : at::empty(t.sizes(), t.options())) {}
     const at::Tensor& tensor() const { return own_; }
     /// Copies the result to where it belongs.
     void deliver() const {
@@ -156,7 +161,7 @@ public:
     explicit joined(const std::vector<at::Tensor>& list, bool with_contents) : list_(list) {
         lies_in_row_ = true;
         for (const at::Tensor& t : list) {
-            lies_in_row_ = lies_in_row_ && t.is_contiguous() &&
+            lies_in_row_ = lies_in_row_ && is_plain(t) &&
                            t.const_data_ptr() == static_cast<const char*>(list[0].const_data_ptr()) + bytes_;
             bytes_ += t.nbytes();
             count_ += t.numel();

@@ -6,6 +6,7 @@
 
 #include <colls/communicator.hpp>
 
+#include <ATen/ThreadLocalState.h>
 #include <c10/core/GradMode.h>
 #include <c10/util/thread_name.h>
 
@@ -40,7 +41,17 @@ public:
             if (!waiting_.empty() || sleepers_ > 0) changed_.notify_all();
             return w;
         }
-        waiting_.push_back({w, timeout, std::forward<F>(f)});
+        // Another thread makes the call with what holds for this thread, such as inference mode. That is read without
+        // the lock: it may need Python's.
+        lock.unlock();
+        queued_call call{
+            w, timeout, [of_caller = state_of_caller(), f = std::forward<F>(f)](colls::communicator& comm) {
+                const at::ThreadLocalStateGuard as_caller(of_caller);
+                f(comm);
+            }};
+        lock.lock();
+        TORCH_CHECK(!stopped_, "colls: this process group has been destroyed");
+        waiting_.push_back(std::move(call));
         // A future's callbacks may make further calls and wait for them, in the only thread that would run these.
         if (workers_.size() == ending_) workers_.emplace_back([this] { serve(); });
         if (!busy_) changed_.notify_all();

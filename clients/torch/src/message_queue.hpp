@@ -1,6 +1,7 @@
 // class message_queue: the sends and receives of one process group.
 #pragma once
 
+#include "buffers.hpp"
 #include "doorbells.hpp"
 #include "group.hpp"
 #include "work.hpp"
@@ -63,7 +64,9 @@ public:
         : packets_((comm.set_timeout(timeout), std::move(comm))),
           data_(packets_.split(0, who.rank)),
           bells_(packets_),
-          who_(std::move(who)) {
+          who_(std::move(who)),
+          set_timeout_(timeout),
+          timeout_(timeout) {
         const auto n = static_cast<std::size_t>(who_.size);
         arriving_.resize(n);
         kept_.resize(n);
@@ -80,16 +83,23 @@ public:
         stop();
     }
 
-    /// Sends a contiguous tensor.
+    /// Sends a plain tensor.
     void send(const work_pointer& w, const at::Tensor& t, int peer, int tag) {
         post([&] {
             outgoing& s = new_sends_.emplace_back();
             s.result = w, s.data = t, s.peer = peer, s.label = {tag, t.nbytes()};
         });
     }
-    /// Receives into a tensor, contiguous or not. `source`: any_source or a rank.
+    /// Receives into a tensor, plain or not. `source`: any_source or a rank.
     void receive(const work_pointer& w, const at::Tensor& t, int source, int tag) {
-        post([&] { new_receives_.push_back({.result = w, .data = t, .source = source, .tag = tag}); });
+        incoming r{.result = w, .data = t, .source = source, .tag = tag, .of_caller = state_of_caller()};
+        post([&] { new_receives_.push_back(std::move(r)); });
+    }
+    /// The deadline of all messages, from now on; also of those that are under way.
+    void set_timeout(milliseconds timeout) {
+        const std::lock_guard lock(mutex_);
+        timeout_ = timeout;
+        bells_.ring_own();
     }
     static constexpr int any_source = -1;
 
@@ -211,6 +221,8 @@ private:
         work_pointer result;
         at::Tensor data;
         int source, tag;
+        at::ThreadLocalState of_caller;
+        clock::time_point since = clock::now();
         at::Tensor landing{};  ///< where the data arrives: `data`, or bytes that are copied there
         inflow arrives{};
         std::uint64_t bytes = 0;  ///< of the message
@@ -363,6 +375,7 @@ private:
         sends_.splice(sends_.end(), new_sends_);
         receives_.splice(receives_.end(), new_receives_);
         const std::string aborted = aborted_;
+        const milliseconds timeout = timeout_;
         lock.unlock();
         bool moved = false;
         try {
@@ -371,7 +384,13 @@ private:
                 packets_.abort(aborted);
                 data_.abort(aborted);
             }
+            if (timeout != set_timeout_) {
+                packets_.set_timeout(timeout);
+                data_.set_timeout(timeout);
+                set_timeout_ = timeout;
+            }
             moved = move_all();
+            if (!receives_.empty()) check_deadlines();
         } catch (...) {
             fail_all(as_torch_error(who_));
             moved = true;
@@ -444,6 +463,24 @@ private:
             r = over ? (moved = true, receives_.erase(r)) : std::next(r);
         }
         return moved;
+    }
+    /// The library has deadlines for packets and chunks. A receive waits for one packet after the other, or, from any
+    /// rank, for none. The oldest one is first.
+    void check_deadlines() {
+        const incoming& r = receives_.front();
+        const auto waited = std::chrono::duration_cast<milliseconds>(clock::now() - r.since);
+        if (waited <= set_timeout_) return;
+        const std::string text = "rank " + std::to_string(who_.rank) + " in recv, tag " + std::to_string(r.tag) + ": " +
+                                 (r.matched                   ? "the message has not come whole from "
+                                     : r.source == any_source ? "no message has come from any rank"
+                                                              : "no message has come from ") +
+                                 (r.source != any_source ? who_.name_of(r.source)
+                                     : r.matched         ? who_.name_of(r.result->sourceRank())
+                                                         : "") +
+                                 " in " + std::to_string(waited.count()) + " ms";
+        packets_.abort(text);
+        data_.abort(text);
+        C10_THROW_ERROR(DistBackendError, "colls: " + text + "; the timeout of the process group is over");
     }
     /// True where it has begun now. The library matches chunks in their order, so a message waits until all chunks of
     /// the one before it have been offered.
@@ -563,7 +600,7 @@ private:
             r.matched = true;
             r.result->came_from(from);
             r.bytes = label.bytes;
-            const bool direct = r.data.is_contiguous() && r.data.nbytes() == label.bytes;
+            const bool direct = is_plain(r.data) && r.data.nbytes() == label.bytes;
             r.landing = direct ? r.data : bytes_of(label.bytes);
             land(r.landing, r.arrives);
             return;
@@ -590,6 +627,7 @@ private:
         try {
             TORCH_CHECK(r.bytes == r.data.nbytes(), "colls: ", who_.name_of(r.result->sourceRank()), " sent ", r.bytes,
                 " bytes with tag ", r.tag, ", but the receive is of ", r.data.nbytes(), " bytes");
+            const at::ThreadLocalStateGuard as_caller(r.of_caller);
             if (!r.landing.is_same(r.data) && r.bytes > 0)
                 r.data.copy_(r.landing.view(r.data.scalar_type()).view(r.data.sizes()));
             over_.emplace_back(r.result, nullptr);
@@ -628,12 +666,14 @@ private:
     std::list<early_message> early_;
     std::vector<std::pair<work_pointer, std::exception_ptr>> over_;
     std::vector<colls::memory<char>> spare_;
+    milliseconds set_timeout_;  ///< that the communicators have
     // Of all threads.
     std::mutex mutex_;
     std::condition_variable changed_, wakes_worker_;
     std::list<outgoing> new_sends_;
     std::list<incoming> new_receives_;
     std::string aborted_;
+    milliseconds timeout_;
     bool busy_ = false, stopped_ = false;
     bool finishes_ = false;  ///< the program ends
     bool has_sends_ = false, has_receives_ = false;

@@ -1,6 +1,7 @@
 // class work: a call that torch.distributed has made; class driver: what runs it.
 #pragma once
 
+#include <ATen/ThreadLocalState.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
@@ -25,6 +26,14 @@ public:
     /// Returns when w is over, or false at the end of `timeout`. kNoTimeout: there is no end.
     virtual bool wait(work& w, milliseconds timeout) = 0;
 };
+
+/// What torch keeps for this thread, for another one that runs a call of it: inference mode, dispatch keys, profilers.
+/// Without gradients.
+inline at::ThreadLocalState state_of_caller() {
+    at::ThreadLocalState state;
+    state.set_grad_mode(false);
+    return state;
+}
 
 /// What a profiler is told of a call: nothing where none is on.
 struct profiled_call {

@@ -253,6 +253,110 @@ def strided(rank, n):
     expect("all_gather in place", whole, (torch.arange(n) + 1.0).repeat_interleave(6).view(n, 6))
 
 
+def without_waiting(work):
+    """Until another thread has made the call."""
+    while not work.is_completed():
+        time.sleep(1e-4)
+    work.wait()
+
+
+def views(rank, n):
+    """Conjugate views and negative ones, whose memory has other numbers: in and out."""
+    def negative(t):
+        return torch._neg_view(t.clone())
+
+    gloo = dist.new_group(backend="gloo")
+    parts = [torch.arange(4.0 * n) + r for r in range(n)]
+    total = sum(parts)
+    for op, wanted in ((Op.SUM, -total), (Op.MAX, -parts[0])):
+        for asynchronous in (False, True):
+            x = parts[rank].clone()
+            work = dist.all_reduce(torch._neg_view(x), op, async_op=asynchronous)
+            if asynchronous:
+                without_waiting(work)
+            expect(f"all_reduce {op} of a negative view", -x, wanted)
+    x = negative(parts[rank])
+    dist.reduce(x, n - 1)
+    expect("reduce", x, -total if rank == n - 1 else -parts[rank])
+    x = negative(parts[rank])
+    dist.broadcast(x, n - 1)
+    expect("broadcast", x, -parts[n - 1])
+    xs = [negative(parts[rank]), parts[rank].clone()]
+    dist.all_reduce_coalesced(xs)
+    expect("all_reduce_coalesced", xs, [-total, total])
+    for group in (None, gloo):  # gloo gets what it got
+        out = [torch.zeros(4 * n) for _ in range(n)]
+        dist.all_gather(out, negative(parts[rank]), group=group)
+        expect("all_gather", out, [-p for p in parts])
+    out = [negative(torch.zeros(4 * n)) for _ in range(n)]
+    dist.all_gather(out, parts[rank])
+    expect("all_gather to negative views", out, parts)
+    out = negative(torch.zeros(4 * n * n))
+    dist.all_gather_into_tensor(out, negative(parts[rank]))
+    expect("all_gather_into_tensor", out, -torch.cat(parts))
+    out = [negative(torch.zeros(4 * n)) for _ in range(n)] if rank == 0 else None
+    dist.gather(negative(parts[rank]), out, 0)
+    if rank == 0:
+        expect("gather", out, [-p for p in parts])
+    out = negative(torch.zeros(4 * n))
+    dist.scatter(out, [negative(p) for p in parts] if rank == 0 else None, 0)
+    expect("scatter", out, -parts[rank])
+    out = negative(torch.zeros(4))
+    dist.reduce_scatter_tensor(out, negative(parts[rank]))
+    expect("reduce_scatter_tensor", out, -total[4 * rank : 4 * rank + 4])
+    out = negative(torch.zeros(4))
+    dist.reduce_scatter(out, [negative(p) for p in parts[rank].chunk(n)])
+    expect("reduce_scatter", out, -total[4 * rank : 4 * rank + 4])
+    out = negative(torch.zeros(4 * n))
+    dist.all_to_all_single(out, negative(parts[rank]))
+    expect("all_to_all_single", out, -torch.cat([p.chunk(n)[rank] for p in parts]))
+    out = [negative(torch.zeros(4)) for _ in range(n)]
+    dist.all_to_all(out, [negative(p) for p in parts[rank].chunk(n)])
+    expect("all_to_all", out, [-p.chunk(n)[rank] for p in parts])
+    if n > 1 and rank < 2:
+        for source in (1, None):
+            if rank == 1:
+                dist.send(negative(parts[1]), 0)
+            else:
+                out = negative(torch.zeros(4 * n))
+                dist.recv(out, source)
+                expect("recv", out, -parts[1])
+    # Python's functions refuse conjugate views; the group's take them.
+    z = torch.complex(parts[rank], parts[rank] + 1)
+    conjugate, total = z.conj(), sum(torch.complex(p, p + 1) for p in parts)
+    dist.group.WORLD.allreduce([conjugate]).wait()
+    expect("all_reduce of a conjugate view", z, total)
+
+
+def inference(rank, n):
+    """Calls that another thread makes, with what holds for the thread of the caller: inference mode; no gradients."""
+    with torch.inference_mode():
+        x = torch.ones(4, 2)
+        without_waiting(dist.all_reduce(x.t(), async_op=True))
+        expect("all_reduce", x, torch.full((4, 2), float(n)))
+        out = [torch.empty(4) for _ in range(n)]
+        without_waiting(dist.all_gather(out, torch.full((4,), float(rank)), async_op=True))
+        expect("all_gather", out, [torch.full((4,), float(r)) for r in range(n)])
+        out = torch.empty(4 * n)
+        without_waiting(dist.all_gather_into_tensor(out, torch.ones(4), async_op=True))
+        expect("all_gather_into_tensor", out, torch.ones(4 * n))
+        if n > 1:
+            x = torch.zeros(2, 3)
+            receive = dist.irecv(x.t(), (rank - 1) % n)
+            dist.isend(torch.ones(3, 2), (rank + 1) % n).wait()
+            without_waiting(receive)
+            expect("into a transposed tensor", x, torch.ones(2, 3))
+            dist.isend(torch.ones(3), (rank + 1) % n, tag=1).wait()
+            dist.isend(torch.ones(3), (rank + 1) % n, tag=2).wait()
+            for tag in (2, 1):  # the one with tag 1 is there before its receive
+                x = torch.zeros(3)
+                without_waiting(dist.irecv(x, (rank - 1) % n, tag=tag))
+                expect(f"tag {tag}", x, torch.ones(3))
+    x = torch.ones(4, 2, requires_grad=True)
+    without_waiting(dist.all_reduce(x.t(), async_op=True))
+    expect("of a parameter", x.detach(), torch.full((4, 2), float(n)))
+
+
 def coalesced(rank, n):
     xs = [torch.full((k,), rank + 1.0) for k in (1, 5, 300)]
     dist.all_reduce_coalesced(xs)
@@ -562,6 +666,55 @@ def timeouts(rank, n):
             raise
 
 
+def receive_timeouts(rank, n):
+    """Receives of messages that do not come end at the deadline, and a new deadline holds for receives, too."""
+    def ends(call, group, text):
+        began = time.monotonic()
+        for _ in range(2):  # the group is broken then
+            try:
+                call(group)
+                raise AssertionError("a message has come that was not sent")
+            except dist.DistBackendError as error:
+                if text not in str(error) or time.monotonic() - began > 10:
+                    raise
+
+    short = datetime.timedelta(seconds=0.3)
+    x = torch.zeros(2)
+    for call, text in [
+        (lambda g: dist.recv(x, group=g, tag=5), "from any rank in "),
+        (lambda g: dist.irecv(x, group=g, tag=5).wait(), "from any rank in "),
+        (lambda g: dist.recv(x, 1, group=g, tag=5), "rank 1"),
+    ]:
+        for later in (False, True):
+            group = dist.new_group() if later else dist.new_group(timeout=short)
+            if later:
+                dist.distributed_c10d._set_pg_timeout(short, group)
+            if rank == 0:
+                ends(call, group, text)
+            dist.barrier()
+    # Messages with another tag do not put the deadline off.
+    group = dist.new_group(timeout=short)
+    if rank == 0:
+        ends(lambda g: dist.recv(x, 1, group=g, tag=5), group, "rank 1")
+    elif rank == 1:
+        try:
+            for _ in range(150):
+                dist.send(x, 0, group=group, tag=6)
+                time.sleep(0.1)
+            raise AssertionError("rank 0 has waited for 15 s")
+        except dist.DistBackendError as error:
+            if "rank 0" not in str(error):
+                raise
+    dist.barrier()
+    for wrong in (0, -1):
+        try:
+            dist.distributed_c10d._set_pg_timeout(datetime.timedelta(seconds=wrong), dist.group.WORLD)
+            raise AssertionError("not refused")
+        except RuntimeError as error:
+            if "above 0" not in str(error):
+                raise
+
+
 def killed(rank, n, asynchronous):
     """Rank n - 1 dies: the others have an error that names it."""
     group = dist.new_group(list(range(n))[::-1])  # in which it is rank 0
@@ -636,6 +789,12 @@ class functions(unittest.TestCase):
     def test_strided_tensors(self):
         self.everywhere(strided)
 
+    def test_conjugate_and_negative_views(self):
+        self.everywhere(views)
+
+    def test_inference_mode(self):
+        self.everywhere(inference)
+
     def test_coalesced_and_sparse(self):
         self.everywhere(coalesced)
 
@@ -664,6 +823,9 @@ class functions(unittest.TestCase):
 
     def test_timeout_names_the_missing_rank(self):
         self.everywhere(timeouts, (2, 3))
+
+    def test_receives_end_at_the_deadline(self):
+        self.everywhere(receive_timeouts, (2, 3))
 
     def test_killed_rank_is_named(self):
         for n in (2, 3):
