@@ -1083,6 +1083,38 @@ TEST_CASE("trunk: what is under way when its group is abandoned arrives as it wa
     }) == "");
 }
 
+TEST_CASE("trunk: groups that end while they wait for room are forgotten", "[tcp_transport]") {
+    std::atomic<bool> ended{false};
+    CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& world, auto complain) {
+        trunk shared(node, 9, r, world);
+        const auto meeting = shared.join(99, r, all_of(2));
+        ear m;
+        meeting->listening = &m;
+        if (meeting->tell(r, {control_kind::board, 0, 0, 0, ""})) complain("it can tell itself something");
+        meeting->tell(1 - r, {control_kind::board, 0, 0, 0, ""});
+        if (!until(*meeting, [&] { return m.count(said_board) == 1; })) return complain("not met; " + m.text());
+        std::vector<std::byte> data(3'000'000, static_cast<std::byte>(r + 1));
+        const piece p{data.data(), data.size()};
+        if (r == 0) {  // nothing is read meanwhile: more than a few segments are not under way at once
+            for (int turn = 0; turn < 3; ++turn) {
+                std::vector<std::unique_ptr<message_transport>> all;
+                for (std::uint64_t g = 0; g < 20; ++g) {
+                    all.push_back(shared.join(100 + 20 * static_cast<std::uint64_t>(turn) + g, 0, all_of(2)));
+                    all.back()->linger = 0;
+                    all.back()->send(1, label_of(0, 1, g), &p, 1);
+                }
+                for (auto& w : all) w->abandon();
+            }
+            ended = true;
+        }
+        while (!ended) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        const auto last = shared.join(98, r, all_of(2));
+        r == 0 ? last->send(1, label_of(0, 1, 1), &p, 1) : last->receive(0, label_of(0, 1, 1), &p, 1);
+        if (!until(*last, [&] { return last->sent(1 - r) + last->received(1 - r) == 1; }, 20)) complain("stands still");
+        if (data != std::vector<std::byte>(data.size(), std::byte{1})) complain("other bytes");
+    }) == "");
+}
+
 TEST_CASE("trunk: a rank that joins a group which its peer has left is told so", "[tcp_transport]") {
     CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& world, auto complain) {
         trunk shared(node, 9, r, world);
