@@ -240,6 +240,49 @@ TEST_CASE("mismatch: where a peer waits in a later call, this rank compares when
         }
 }
 
+TEST_CASE("errors: calls that are alike share a line, those that differ in anything do not", "[mismatch]") {
+    using colls::collective;
+    using colls::detail::call_record;
+    static constexpr std::string_view type = "float", other_type = "int", op = "sum_t", other_op = "max_t";
+    const call_record usual{
+        .type = &type, .op = &op, .schedule = "tree", .count = 30, .root = 1, .what = collective::reduce};
+    const auto lines = [&](std::uint64_t calls, std::uint64_t odd, const call_record& c) {
+        call_record recent[call_record::kept];
+        for (std::uint64_t i = 0; i < calls; ++i) recent[i % call_record::kept] = i == odd ? c : usual;
+        std::vector<std::string> all;
+        colls::detail::for_latest_calls(
+            recent, calls, [&](const colls::detail::error_text& text) { all.emplace_back(text.text()); });
+        return all;
+    };
+    const std::string alike = "reduce of 30 float, sum_t, root 1, by tree";
+    using list = std::vector<std::string>;
+    CHECK(lines(0, 9, usual) == list{});
+    CHECK(lines(1, 9, usual) == list{"call 0: " + alike});
+    CHECK(lines(64, 99, usual) == list{"call 0 to 63: " + alike});
+    CHECK(lines(65, 99, usual) == list{"call 1 to 64: " + alike});
+    CHECK(lines(1000, 9999, usual) == list{"call 936 to 999: " + alike});
+    const auto changed = [&](auto change) {
+        call_record c = usual;
+        change(c);
+        const list all = lines(4, 2, c);
+        REQUIRE(all.size() == 3);
+        CHECK((all[0] == "call 0 to 1: " + alike && all[2] == "call 3: " + alike));
+        return all[1];
+    };
+    CHECK(changed([](call_record& c) { c.what = collective::all_reduce; }) ==
+          "call 2: all_reduce of 30 float, sum_t, by tree");
+    CHECK(changed([](call_record& c) { c.count = 31; }) == "call 2: reduce of 31 float, sum_t, root 1, by tree");
+    CHECK(changed([](call_record& c) { c.type = &other_type; }) == "call 2: reduce of 30 int, sum_t, root 1, by tree");
+    CHECK(changed([](call_record& c) { c.op = &other_op; }) == "call 2: reduce of 30 float, max_t, root 1, by tree");
+    CHECK(changed([](call_record& c) { c.op = nullptr; }) == "call 2: reduce of 30 float, root 1, by tree");
+    CHECK(changed([](call_record& c) { c.root = 0; }) == "call 2: reduce of 30 float, sum_t, root 0, by tree");
+    CHECK(changed([](call_record& c) { c.schedule = "ring"; }) == "call 2: reduce of 30 float, sum_t, root 1, by ring");
+    CHECK(changed([](call_record& c) { c.own_lengths = true; }) ==
+          "call 2: reduce of each rank's own count float, sum_t, root 1, by tree");
+    CHECK(changed([](call_record& c) { c.non_blocking = true; }) == "call 2: " + alike + ", started");
+    CHECK(changed([](call_record& c) { c.reproducible = true; }) == "call 2: " + alike + ", reproducible");
+}
+
 TEST_CASE("errors: an error has the rank's latest calls", "[mismatch]") {
     const auto f = [](colls::communicator& comm) {
         std::vector<float> x(30), whole(90);
