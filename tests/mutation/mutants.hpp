@@ -72,8 +72,32 @@ constexpr T& pick(int id, T& first, U&) {
     return first;
 }
 
+// The variable, and in the mutant a copy of it, so that it keeps its value.
+template <class T>
+T& copy_of(int id, T& x) {
+    if constexpr (std::is_trivially_copyable_v<T>) {
+        thread_local T copy;
+        if (on(id)) return copy = x;
+    } else {
+        no_mutant(id);
+    }
+    return x;
+}
+
 inline std::memory_order order(int id, std::memory_order of_code) {
     return on(id) ? std::memory_order_relaxed : of_code;
+}
+
+template <class U>
+    requires(std::is_integral_v<U> && !std::is_same_v<U, bool>)
+constexpr U one_less(const U& x) {
+    return static_cast<U>(x - 1);
+}
+// Of sums that are numbers or pointers, not texts.
+template <class Sum, class T>
+    requires(std::is_convertible_v<T, Sum> && (std::is_arithmetic_v<Sum> || std::is_pointer_v<Sum>))
+constexpr Sum term(const T& x) {
+    return static_cast<Sum>(x);
 }
 
 // `a < b` is written `a < less{id} < b`: of the same precedence, whatever a and b are. So are the other operators.
@@ -82,34 +106,42 @@ struct left {
     const T& value;
     int id;
 };
-#define COLLS_MUTANTS_INFIX(name, operation, mutated)                                               \
-    struct name {                                                                                   \
-        int id;                                                                                     \
-    };                                                                                              \
-    template <class T>                                                                              \
-    struct left_of_##name : left<T> {};                                                             \
-    template <class T>                                                                              \
-    constexpr left_of_##name<T> operator operation(const T & value, name at) {                      \
-        return {{value, at.id}};                                                                    \
-    }                                                                                               \
-    template <class T, class U>                                                                     \
-    constexpr auto operator operation(left_of_##name<T> a, const U& b) {                            \
-        using result = decltype(a.value operation b);                                               \
-        if constexpr (requires { requires std::is_same_v<result, decltype(a.value mutated b)>; }) { \
-            if (on(a.id)) return a.value mutated b;                                                 \
-        } else if (!std::is_constant_evaluated()) {                                                 \
-            no_mutant(a.id);                                                                        \
-        }                                                                                           \
-        return a.value operation b;                                                                 \
+#define COLLS_MUTANTS_INFIX(name, operation, ...)                                                           \
+    struct name {                                                                                           \
+        int id;                                                                                             \
+    };                                                                                                      \
+    template <class T>                                                                                      \
+    struct left_of_##name : left<T> {};                                                                     \
+    template <class T>                                                                                      \
+    constexpr left_of_##name<T> operator operation(const T & value, name at) {                              \
+        return {{value, at.id}};                                                                            \
+    }                                                                                                       \
+    template <class T, class U>                                                                             \
+    constexpr auto operator operation(left_of_##name<T> x, const U& b) {                                    \
+        const T& a = x.value;                                                                               \
+        using result = decltype(a operation b);                                                             \
+        if constexpr (requires { requires std::is_same_v<result, std::decay_t<decltype(__VA_ARGS__)>>; }) { \
+            if (on(x.id)) return __VA_ARGS__;                                                               \
+        } else if (!std::is_constant_evaluated()) {                                                         \
+            no_mutant(x.id);                                                                                \
+        }                                                                                                   \
+        return a operation b;                                                                               \
     }
-COLLS_MUTANTS_INFIX(less, <, <=)
-COLLS_MUTANTS_INFIX(less_equal, <=, <)
-COLLS_MUTANTS_INFIX(greater, >, >=)
-COLLS_MUTANTS_INFIX(greater_equal, >=, >)
-COLLS_MUTANTS_INFIX(equal, ==, !=)
-COLLS_MUTANTS_INFIX(unequal, !=, ==)
-COLLS_MUTANTS_INFIX(plus, +, -)
-COLLS_MUTANTS_INFIX(minus, -, +)
+COLLS_MUTANTS_INFIX(less, <, a <= b)
+COLLS_MUTANTS_INFIX(less_equal, <=, a < b)
+COLLS_MUTANTS_INFIX(greater, >, a >= b)
+COLLS_MUTANTS_INFIX(greater_equal, >=, a > b)
+COLLS_MUTANTS_INFIX(equal, ==, a != b)
+COLLS_MUTANTS_INFIX(unequal, !=, a == b)
+COLLS_MUTANTS_INFIX(plus, +, a - b)
+COLLS_MUTANTS_INFIX(minus, -, a + b)
+COLLS_MUTANTS_INFIX(less_one_off, <, a < one_less(b))
+COLLS_MUTANTS_INFIX(less_equal_one_off, <=, a <= one_less(b))
+COLLS_MUTANTS_INFIX(greater_one_off, >, a > one_less(b))
+COLLS_MUTANTS_INFIX(greater_equal_one_off, >=, a >= one_less(b))
+COLLS_MUTANTS_INFIX(plus_nothing, +, term<result>(a))
+COLLS_MUTANTS_INFIX(minus_nothing, -, term<result>(a))
+COLLS_MUTANTS_INFIX(nothing_plus, +, term<result>(b))
 #undef COLLS_MUTANTS_INFIX
 
 }  // namespace colls_mutants
