@@ -59,7 +59,8 @@ private:
 /// One rank's membership in a group of ranks: what every call takes. A transport makes it (threads::run,
 /// processes::run, world, ...), or split and shrink of another one.
 ///
-/// One thread at a time uses it. All ranks of the group make the same collective calls on it in the same order.
+/// One thread at a time uses it; other threads of the rank may use groups that were split from it, each its own. Two
+/// threads in calls with one group break it, with invalid_argument, where the first of them waits. All ranks of the group make the same collective calls on it in the same order.
 /// Operations, plans and progress threads hold the group, so the communicator may be destroyed or assigned to before
 /// them; the rank leaves the group when the last of all these is destroyed.
 class communicator {
@@ -95,7 +96,8 @@ public:
 
     /// Breaks the group: the current and the next call on it throw peer_failed on every rank, with a text that quotes
     /// `why`, and this rank as error::peer(). Not collective. Does nothing where the group is broken already. The ranks
-    /// may continue by shrink(). Throws invalid_argument where there is no group.
+    /// may continue by shrink(). Any thread may call it, also while another one is in a call with the group. Throws
+    /// invalid_argument where there is no group.
     void abort(std::string_view why) { detail::abort_group(context(), why); }
 
     /// Sets the deadline of this rank's waits in calls on this communicator, and on those split from it later, instead
@@ -147,7 +149,7 @@ private:
 inline void dump(communicator& comm) { detail::dump(comm.context()); }
 
 /// A second thread that advances the started operations of a communicator, and of all that were or will be split from
-/// it, from its construction to its destruction. It and the rank's own calls exclude each other by a mutex. One such
+/// it, from its construction to its destruction, where no call of the rank does. One such
 /// thread at a time; it holds the group, as an operation does.
 class progress_thread {
 public:

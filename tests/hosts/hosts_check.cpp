@@ -118,6 +118,7 @@ int suite(std::uint64_t seed, std::uint64_t calls, int per_host, const std::stri
     mpi_tests::messages(comm, seed, t);
     mpi_tests::exact_bits(comm, seed, t);
     mpi_tests::splits(comm, seed, t);
+    mpi_tests::several_threads(comm, t);
     for (const std::size_t count : {1u, 7u, 512u, 4099u, 100'003u})
         for (int which = 0; which < kinds; ++which)
             for (int root = 0; root < (which == 1 ? comm.size() : 1); ++root) {

@@ -2,6 +2,7 @@
 
 #include "support/batch.hpp"
 #include "support/reproducible.hpp"
+#include "support/several_threads.hpp"
 
 #include <colls/exact.hpp>
 
@@ -153,6 +154,13 @@ void works(colls::communicator& comm, tally& t) {
     std::vector<long> x(5000, comm.rank() + 1);
     colls::all_reduce(comm, x, colls::sum);
     t.check(std::count(x.begin(), x.end(), static_cast<long>(n) * (n + 1) / 2) == 5000, "all_reduce");
+}
+
+void several_threads(colls::communicator& comm, tally& t) {
+    for (const bool helped : {false, true}) {
+        support::call_in_threads(comm, 2, helped);  // throws where a result is wrong
+        works(comm, t);
+    }
 }
 
 void splits(colls::communicator& comm, std::uint64_t seed, tally& t) {

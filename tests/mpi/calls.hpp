@@ -35,6 +35,8 @@ void exact_bits(colls::communicator& comm, std::uint64_t seed, tally& t);
 void messages(colls::communicator& comm, std::uint64_t seed, tally& t);
 /// Splits the group, and its parts, and uses all of them in turn.
 void splits(colls::communicator& comm, std::uint64_t seed, tally& t);
+/// Three threads of each rank call, each with a group of its own, beside a progress thread and without one.
+void several_threads(colls::communicator& comm, tally& t);
 /// A call in which rank `odd` differs from the others, in one of `disagreements` ways. It must be an error on every
 /// rank, without a byte written beside a buffer, or into it after the error. `all_out` returns when all ranks have left
 /// the call.

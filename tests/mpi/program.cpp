@@ -388,12 +388,11 @@ int main(int argc, char** argv) {
     } catch (const colls::error& failure) {
         t.check(failure.code() == colls::errc::invalid_argument, failure.what());
     }
-    if (seed % 2 == 0) {
+    int given = MPI_THREAD_SINGLE;
+    if (seed % 2 == 0)
         MPI_Init(&argc, &argv);
-    } else {
-        int given = 0;
-        MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &given);
-    }
+    else
+        MPI_Init_thread(&argc, &argv, seed % 4 == 1 ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED, &given);
     int size = 1;
     MPI_Comm_rank(MPI_COMM_WORLD, &t.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -424,6 +423,8 @@ int main(int argc, char** argv) {
             messages(comm, seed, t);
             section("splits");
             splits(comm, seed, t);
+            section("several threads");
+            if (given >= MPI_THREAD_SERIALIZED) several_threads(comm, t);
         }
         section("sub-communicators");
         sub_communicators(t);

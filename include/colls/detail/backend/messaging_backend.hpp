@@ -161,7 +161,10 @@ public:
         break_to_shrink(self);
         const shrink_agreement::value v = agreement_.agree(
             self, *collectives_, [this](int r) { return dead_[r]; }, [&] { return create(self.size); },
-            [&] { self.for_others([](rank_context& x) { x.backend->look(x, nullptr, 0); }); });
+            [&] {
+                self.for_others([](rank_context& x) { x.backend->look(x, nullptr, 0); });
+                gate_lock::let_others_in();
+            });
         list<int> members;
         int mine = none;
         for (int r = 0; r < self.size; ++r) {

@@ -24,8 +24,12 @@ inline void end_membership(std::unique_ptr<rank_context> self) {
 /// From here on a communicator, operations, prepared calls and progress threads share the context. The communicator's
 /// share is `held`.
 inline rank_context& hold(std::unique_ptr<rank_context> self) {
-    const std::shared_ptr<rank_context> shared(
-        self.release(), [](rank_context* last) { end_membership(std::unique_ptr<rank_context>(last)); });
+    const std::shared_ptr<rank_context> shared(self.release(), [](rank_context* last) {
+        const std::shared_ptr<group_cycle> cycle = last->operations.cycle;
+        const bool within = gate_lock::is_within(*cycle);
+        const gate_lock inside(within ? nullptr : cycle.get(), !within && cycle->gate.enter());
+        end_membership(std::unique_ptr<rank_context>(last));
+    });
     shared->held = shared;
     return *shared;
 }
@@ -49,6 +53,7 @@ inline joined_group joined(std::unique_ptr<rank_context> self) {
         state.load(std::memory_order_acquire) == 0 && seconds_now() < until;) {
         self.backend->look(self, nullptr, 0);
         sched_yield();
+        gate_lock::let_others_in();
     }
     const bool known = state.load(std::memory_order_acquire) != 0;
     call_threw(self, "split");
@@ -142,6 +147,7 @@ inline std::unique_ptr<rank_context> split_off(rank_context& self, int color, in
             missing = missing || (m.state(r).shrinks.load(std::memory_order_relaxed) == 0 && !gone(r));
         self.backend->look(self, nullptr, 0);
         if (missing) {
+            const gate_lock::open_gate others_may_come;
             call_hooks(self);
             sched_yield();
         }

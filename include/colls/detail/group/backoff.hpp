@@ -30,6 +30,7 @@ public:
 
     void operator()(const wait_site& at) {
         if (self_->events) note(at);
+        gate_lock::let_others_in();
         if (spins_ < limit_) {
             ++spins_;
             if (self_->by_messages) return;  // polling a device, a socket or rings takes longer than a pause
@@ -64,19 +65,20 @@ private:
             if (spins_ < limit_) return;
         }
         if (++steps_ % 16 == 0) look(at);
-        const bool hooked = call_hooks(*self_);
+        const bool hooked = call_hooks_outside();
         const bool woken = !hooked && may_sleep_at(at.peer);
         const wait_action next = policy.next(waited_, hooked, woken, rests_++);
         if (next == wait_action::yield) {
             const double before = seconds_now();
             sched_yield();
             policy.yielded(seconds_now() - before);
-        } else if (next == wait_action::sleep && self_->by_messages) {
+        } else if (next == wait_action::sleep && self_->by_messages && gate_lock::is_alone()) {
             self_->backend->sleep(*self_);
         } else if (next == wait_action::sleep && woken) {
             sleep_at(at);
         } else if (next == wait_action::sleep) {
-            const double most = wait_policy::sleep_for(waited_);
+            const double most = self_->by_messages ? nap_beside_threads : wait_policy::sleep_for(waited_);
+            const gate_lock::open_gate others_may_come;
             const timespec nap{
                 0, static_cast<long>((hooked && most > sleep_between_hooks ? sleep_between_hooks : most) * 1e9)};
             nanosleep(&nap, nullptr);
@@ -84,17 +86,30 @@ private:
         progress(*self_);
     }
 
+    /// A hook may call the library with groups of another cycle, whose gate another thread may be inside.
+    bool call_hooks_outside() const {
+        if (self_->hook == nullptr && wait_hook_set.call.load(std::memory_order_relaxed) == nullptr) return false;
+        const gate_lock::open_gate others_may_come;
+        return call_hooks(*self_);
+    }
+    /// Seconds that a rank sleeps over messages where other threads use the same connections, and wake it not.
+    static constexpr double nap_beside_threads = 50e-6;
+
     /// May this rank sleep until that peer publishes something? Not if it has to look after other operations meanwhile.
     bool may_sleep_at(int peer) const {
         const rank_operations& o = self_->operations;
-        return !self_->by_messages && peer != none && peer != self_->rank && self_->shared == nullptr &&
-               self_->forming_from == nullptr &&
-               (*o.of_cycle == 0 || (*o.of_cycle == 1 && o.in_flight.size() == 1 && o.in_flight[0] == o.current)) &&
+        return !self_->by_messages && peer != none && peer != self_->rank && self_->forming_from == nullptr &&
+               (o.cycle->in_flight == 0 ||
+                   (o.cycle->in_flight == 1 && o.in_flight.size() == 1 && o.in_flight[0] == o.current)) &&
                sleeper::may_come(*self_, peer);
     }
     void sleep_at(const wait_site& at) {
         if (!sleeper_.is_at(*self_, at.peer)) return sleeper_.come(*self_, at.peer);
-        if (!sleeper_.sleep(wait_policy::sleep_at_bell_for(waited_, self_->env.timeout))) look(at);
+        const auto sleep = [&] {
+            const gate_lock::open_gate others_may_come;
+            return sleeper_.sleep(wait_policy::sleep_at_bell_for(waited_, self_->env.timeout));
+        };
+        if (!sleep()) look(at);
     }
 
     /// A rank that has published its core, and has left it since, says so in its next wait, however short: else one

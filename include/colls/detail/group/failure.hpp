@@ -81,6 +81,7 @@ namespace colls::inline v1::detail {
         while (inside() && seconds_now() < until) {
             self.backend->look(self, nullptr, 0);
             sched_yield();
+            gate_lock::let_others_in();
         }
         if (!inside()) continue;
         self.lingers = r;

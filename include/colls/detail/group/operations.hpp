@@ -5,6 +5,7 @@
 #include <colls/detail/group/group_backend.hpp>
 #include <colls/detail/group/group_memory.hpp>
 #include <colls/detail/group/pending.hpp>
+#include <colls/detail/group/thread_gate.hpp>
 #include <colls/detail/support/list.hpp>
 
 #include <memory>
@@ -14,20 +15,19 @@ namespace colls::inline v1::detail {
 
 struct rank_operations {
     list<pending*> in_flight;
-    /// Those in flight of all groups of the thread: a wait looks through thousands of groups only where there are some.
-    std::shared_ptr<std::size_t> of_cycle = std::make_shared<std::size_t>(0);
+    std::shared_ptr<group_cycle> cycle = std::make_shared<group_cycle>();
     const pending* current = nullptr;                                       ///< what is waited for
     std::vector<std::unique_ptr<pending>> idle_collectives, idle_messages;  ///< to be used again
 
-    bool only_these() const { return *of_cycle == in_flight.size(); }
+    bool only_these() const { return cycle->in_flight == in_flight.size(); }
     void start(pending& o) {
         in_flight.push_back(&o);
-        ++*of_cycle;
+        ++cycle->in_flight;
     }
     /// The i-th in flight is over, or its caller takes it back.
     void drop(std::size_t i) {
         in_flight.drop(i);
-        --*of_cycle;
+        --cycle->in_flight;
     }
 };
 

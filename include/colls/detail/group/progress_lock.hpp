@@ -1,20 +1,14 @@
-// One thread at a time in the library with the groups of a rank, and no call from within an operator.
+// One thread at a time in the library with the groups of a cycle, and no call from within an operator.
 // IWYU pragma: private
 #pragma once
 
-#include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/group/failure.hpp>
 
 namespace colls::inline v1::detail {
 
-/// The context with which this thread is in a call; null outside of calls.
-inline constinit thread_local const rank_context* in_call_of = nullptr;
+/// Is this thread in a call of the same cycle? Then an operator, or a wait hook, asks for another call.
+inline bool is_within_call(const rank_context& self) { return gate_lock::is_within(*self.operations.cycle); }
 
-/// Is this thread in a call of a context of the same cycle? Then an operator asks for another call.
-inline bool is_within_call(const rank_context& self) {
-    for (const rank_context* x = in_call_of; x != nullptr; x = x->next == in_call_of ? nullptr : x->next)
-        if (x == &self) return true;
-    return false;
-}
 [[noreturn, gnu::cold]] inline void refuse_progress(const rank_context& self) {
     error_text text;
     text << "colls: rank " << self.rank;
@@ -29,44 +23,65 @@ inline bool is_within_call(const rank_context& self) {
                 "communicate or wait";
     throw error(errc::invalid_argument, text.text(), self.rank);
 }
+/// The group breaks: ranks cannot tell which of the two calls comes first.
+[[noreturn, gnu::cold]] inline void refuse_second_thread(rank_context& self) {
+    error_text text;
+    text << "colls: rank " << self.rank << ": two threads are in calls with the same group " << self.label
+         << ": one thread at a time may use a group; split it, and give each thread a group of its own";
+    break_group(self, errc::invalid_argument, none, none, text.text());
+    throw error(errc::invalid_argument, text.text(), self.rank);
+}
 
-/// While it lives, no other thread is in the library with contexts of this cycle. Throws invalid_argument in a forked
-/// child, and where an operator calls the library.
+/// While it lives, this thread is in a call with a group, and no other thread is in the library with groups of the same
+/// cycle, but where the call waits.
 class progress_lock {
 public:
+    struct any_thread {};
     struct quiet {};
-    explicit progress_lock(const rank_context& self) : progress_lock(self, self.is_foreign() || is_within_call(self)) {
+    /// Throws invalid_argument in a forked child, where an operator calls the library, and while another thread is in a
+    /// call with the same group.
+    explicit progress_lock(rank_context& self) : progress_lock(self, any_thread{}) {
+        if (self.in_call) refuse_second_thread(self);
+        self.in_call = true;
+        group_ = &self;
+    }
+    /// Also while another thread is in a call with the group.
+    progress_lock(rank_context& self, any_thread) : progress_lock(self, self.is_foreign() || is_within_call(self)) {
         if (within_) refuse_progress(self);
     }
     /// Never throws: within an operator, the lock of the call that runs it holds already.
-    progress_lock(const rank_context& self, quiet) : progress_lock(self, is_within_call(self)) {}
+    progress_lock(rank_context& self, quiet) : progress_lock(self, is_within_call(self)) {}
     progress_lock(const progress_lock&) = delete;
     progress_lock& operator=(const progress_lock&) = delete;
     ~progress_lock() {
-        in_call_of = outer_;
-        if (shared_) shared_->unlock();
+        if (group_) group_->in_call = false;
     }
 
 private:
     progress_lock(const rank_context& self, bool within)
-        : shared_(within ? nullptr : self.shared), outer_(in_call_of), within_(within) {
-        if (shared_) shared_->lock();
-        in_call_of = &self;
-    }
-    std::mutex* const shared_;
-    const rank_context* const outer_;
+        : within_(within),
+          inside_(within ? nullptr : self.operations.cycle.get(), !within && self.operations.cycle->gate.enter()) {}
     const bool within_;
+    const gate_lock inside_;
+    rank_context* group_ = nullptr;
 };
 
 /// Adds a context to those of this thread's groups that advance together though none is split from another.
 inline void join_groups_of_thread(rank_context& self) {
-    static thread_local const auto latest = std::make_shared<rank_context*>(nullptr);
-    if (*latest != nullptr) {
-        const progress_lock mine(**latest);
-        self.join(**latest);
+    static thread_local const auto own = std::make_shared<groups_of_thread>();
+    const std::shared_ptr<group_cycle> before = own->cycle;
+    if (before) {
+        const gate_lock inside(*before);
+        if (own->last != nullptr) {
+            self.join(*own->last);
+            self.latest = own;
+            own->last = &self;
+            return;
+        }
     }
-    self.latest = latest;
-    *latest = &self;
+    own->cycle = self.operations.cycle;
+    self.latest = own;
+    own->last = &self;
 }
 
 }  // namespace colls::inline v1::detail

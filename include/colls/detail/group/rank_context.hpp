@@ -20,7 +20,6 @@
 
 #include <pthread.h>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 namespace colls::inline v1::detail {
@@ -71,6 +70,12 @@ struct dump_state {
     double due_at = 0;  ///< when the others have said where they wait; 0: none is due
 };
 
+/// The groups that a thread has made other than by a split, as far as they advance together.
+struct groups_of_thread {
+    rank_context* last = nullptr;        ///< one of them; null: there is none
+    std::shared_ptr<group_cycle> cycle;  ///< in whose gate `last` is read and written, also by other threads
+};
+
 struct rank_context : std::enable_shared_from_this<rank_context> {
     int rank = 0, size = 1;
     group_memory memory;
@@ -85,10 +90,10 @@ struct rank_context : std::enable_shared_from_this<rank_context> {
     std::uint64_t number = 0;
     rank_context* forming_from = nullptr;  ///< while this group is being formed: the group that it is split from
     /// Of the thread that joined it to the thread's groups: see join_groups_of_thread.
-    std::shared_ptr<rank_context*> latest;
+    std::shared_ptr<groups_of_thread> latest;
     /// The contexts of one thread's groups form a cycle: a wait in one of them advances the operations of all.
     rank_context *next = this, *previous = this;
-    std::mutex* shared = nullptr;         ///< of the whole cycle, where a second thread makes progress
+    bool in_call = false;  ///< a thread is in a call with this group: others see it where a wait lets them in
     const unsigned born = count_forks();  ///< the process that made it: see `is_foreign`
     hook_function hook = nullptr;         ///< of this group's waits, beside the process's: the transport's, or null
     char label[32] = "0";                 ///< of the group, in texts; the same on all ranks
@@ -113,8 +118,8 @@ struct rank_context : std::enable_shared_from_this<rank_context> {
     rank_context(const rank_context&) = delete;
     rank_context& operator=(const rank_context&) = delete;
     [[gnu::cold]] ~rank_context() {
-        if (latest && *latest == this) {
-            *latest = next == this ? nullptr : next;
+        if (latest && latest->last == this) {
+            latest->last = next == this ? nullptr : next;
             if (next != this) next->latest = latest;
         }
         previous->next = next;
@@ -134,8 +139,7 @@ struct rank_context : std::enable_shared_from_this<rank_context> {
 
     /// Adds this context to the cycle of `other`.
     void join(rank_context& other) {
-        shared = other.shared;
-        operations.of_cycle = other.operations.of_cycle;  // a new context has none
+        operations.cycle = other.operations.cycle;  // a new context has nothing in flight
         previous = &other;
         next = other.next;
         next->previous = other.next = this;

@@ -10,19 +10,16 @@
 #pragma once
 
 #include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/support/fence_everywhere.hpp>
 #include <colls/detail/support/futex.hpp>
 
-#include <linux/membarrier.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #include <utility>
 
 namespace colls::inline v1::detail {
 
 /// From now on ranks may sleep at this rank's bell.
 [[gnu::cold]] inline void open_bell(const rank_context& self) {
-    if (self.crowded || syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0)
-        self.memory.bell(self.rank).is_open.store(1, std::memory_order_release);
+    if (self.crowded || open_to_fences()) self.memory.bell(self.rank).is_open.store(1, std::memory_order_release);
 }
 
 [[gnu::cold, gnu::noinline]] inline void wake_all_at(bell_line& bell) {
@@ -70,7 +67,7 @@ public:
         if (self.crowded)
             std::atomic_thread_fence(std::memory_order_seq_cst);
         else
-            syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+            fence_everywhere();
     }
     void go() {
         if (bell_ != nullptr) bell_->sleepers.fetch_sub(1, std::memory_order_relaxed);

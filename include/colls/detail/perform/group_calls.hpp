@@ -13,17 +13,20 @@ namespace colls::inline v1::detail {
 COLLS_INLINE joined_group split(rank_context& self, int color, int key) { return joined(split_off(self, color, key)); }
 COLLS_INLINE joined_group shrink(rank_context& self) {
     const progress_lock mine(self);
-    // This rank takes no part in calls of its other groups meanwhile: their ranks are told not to wait for it.
+    // This rank takes no part in calls of its other groups meanwhile: their ranks are told not to wait for it. Another
+    // thread may make such calls, and nothing is told then.
     struct absence {
         explicit absence(rank_context& own) : self(own) { tell(self.number); }
         ~absence() { tell(0); }
         void tell(std::uint64_t number) const {
+            if (!alone) return;
             self.for_others([number](rank_context& x) {
                 x.memory.state(x.rank).away.store(number, std::memory_order_release);
                 x.backend->absent(x, number);
             });
         }
         rank_context& self;
+        const bool alone = gate_lock::is_alone() || self.operations.cycle->gate.is_shared();
     };
     const absence meanwhile(self);
     std::unique_ptr<rank_context> left = self.backend->shrink(self);
@@ -34,22 +37,23 @@ COLLS_INLINE joined_group shrink(rank_context& self) {
 }
 COLLS_INLINE void leave_group(rank_context* self) {
     if (self->is_foreign()) return;
-    const progress_lock mine(*self, progress_lock::quiet{});  // outlives the rank context
-    const std::shared_ptr<rank_context> communicators = std::move(self->held);
+    std::shared_ptr<rank_context> share;  // outlives the lock
+    const progress_lock mine(*self, progress_lock::quiet{});
+    share = std::move(self->held);
 }
 COLLS_INLINE int ranks_per_host(const rank_context& self) { return self.layout.ranks_per_host; }
 COLLS_INLINE host_map hosts_of(const rank_context& self) { return self.layout.hosts; }
 COLLS_INLINE void dump(rank_context& self) {
-    const progress_lock mine(self);
+    const progress_lock mine(self, progress_lock::any_thread{});
     for (const double until = seconds_now() + self.backend->ask_for_waits(self); seconds_now() < until; sched_yield())
         self.backend->look(self, nullptr, 0);
     print_dump(self, nullptr);
 }
 COLLS_INLINE void abort_group(rank_context& self, std::string_view why) {
-    const progress_lock mine(self);
+    const progress_lock mine(self, progress_lock::any_thread{});
     break_group(self, errc::peer_failed, none, none,
         (error_text() << "colls: rank " << self.rank << " aborted: " << why).text());
-    leave(self);
+    if (!self.in_call) leave(self);  // else the thread that is in a call leaves it
     if (!self.by_messages) return;
     // The control message goes to all ranks, to some over connections that do not exist yet, and this rank may not make
     // another call for long: it advances them here.

@@ -50,7 +50,8 @@ COLLS_INLINE operation_state* start_prepared(prepared* p) {
 }
 COLLS_INLINE void drop_prepared(prepared* p) {
     if (p == nullptr || p->group->is_foreign()) return;
-    const progress_lock mine(*p->group, progress_lock::quiet{});
+    const std::shared_ptr<rank_context> group = p->group;  // outlives the lock
+    const progress_lock mine(*group, progress_lock::quiet{});
     const std::shared_ptr<prepared> plans = std::move(p->held);  // an operation that runs may still hold it
 }
 

@@ -5,35 +5,41 @@
 #include <colls/detail/perform/started_operation.hpp>
 
 #include <atomic>
-#include <mutex>
 #include <thread>
 
 namespace colls::inline v1::detail {
 
-/// Advances the operations of a rank context and of those split from it; false where none is in flight.
+/// Advances the operations of a rank context and of those split from it; false where none is in flight, or where
+/// another thread is inside the gate, which advances them.
 inline bool progress_locked(rank_context& self) {
-    const progress_lock mine(self);
-    if (*self.operations.of_cycle == 0) return false;
-    try {
-        progress(self);
-        no_longer_active(self);
-    } catch (...) {  // the group is broken, and its next call reports that
-        call_threw(self, "an operation in flight");
-        no_longer_active(self);
-    }
+    group_cycle& cycle = *self.operations.cycle;
+    if (!cycle.gate.try_enter()) return false;
+    const gate_lock inside(&cycle, false);
+    if (cycle.in_flight == 0) return false;
+    if (!self.in_call) try {
+            advance_all(self);
+            no_longer_active(self);
+        } catch (...) {  // the group is broken, and its next call reports that
+            call_threw(self, "an operation in flight");
+            no_longer_active(self);
+        }
+    progress_others(self);
     return true;
 }
 
 struct progress_worker {
     explicit progress_worker(rank_context& own) : group(own.shared_from_this()), self(own) {
-        if (self.shared != nullptr)
+        if (self.is_foreign() || is_within_call(self)) refuse_progress(self);
+        group_cycle& cycle = *self.operations.cycle;
+        const gate_lock inside(&cycle, cycle.gate.enter_by_turn());
+        if (cycle.gate.is_shared())
             throw error(errc::invalid_argument,
                 (error_text() << "colls: rank " << self.rank
                               << ": a progress_thread already serves this communicator, "
                                  "or one that it was split from or into: one is enough")
                     .text(),
                 self.rank);
-        share(&mutex);
+        cycle.gate.share(true);
         thread = std::thread([this] {
             while (!over.load(std::memory_order_relaxed))
                 if (progress_locked(self)) {
@@ -47,17 +53,12 @@ struct progress_worker {
     ~progress_worker() {
         over.store(true, std::memory_order_relaxed);
         thread.join();
-        share(nullptr);
-    }
-    /// Sets the mutex of progress_lock in all rank contexts that were split from one another.
-    void share(std::mutex* m) {
-        self.shared = m;
-        for (rank_context* x = self.next; x != &self; x = x->next) x->shared = m;
+        const progress_lock mine(self, progress_lock::quiet{});
+        self.operations.cycle->gate.share(false);
     }
 
     const std::shared_ptr<rank_context> group;  // gone last
     rank_context& self;
-    std::mutex mutex;
     std::atomic<bool> over{false};
     std::thread thread;
 };

@@ -55,9 +55,9 @@ COLLS_INLINE bool begins_at_once(rank_context& self) {
     return self.backend->has_room(self);
 }
 
-/// Takes back an operation that is over or has failed. The rank may leave the group by that, and a persistent call end
-/// that its plan has dropped.
-inline void release_operation(rank_context& self, operation_state& o) {
+/// Takes back an operation that is over or has failed; returns its share of the group, by which the rank may leave it.
+/// A persistent call may end that its plan has dropped.
+inline std::shared_ptr<rank_context> release_operation(rank_context& self, operation_state& o) {
     for (std::size_t i = 0; i < self.operations.in_flight.size(); ++i)
         if (self.operations.in_flight[i] == &o) {
             self.operations.drop(i);
@@ -67,30 +67,33 @@ inline void release_operation(rank_context& self, operation_state& o) {
     o.traced_from = 0;
     o.kept.op.reset();
     o.arguments.packed = {};
-    const std::shared_ptr<rank_context> group = std::move(o.group);
+    std::shared_ptr<rank_context> group = std::move(o.group);
     const std::shared_ptr<prepared> of = std::move(o.of);
     if (o.kind == operation_kind::collective)
         give_collective(self, std::unique_ptr<executor>(&static_cast<executor&>(o)), of.get());
     else
         self.operations.idle_messages.push_back(std::unique_ptr<pending>(&o));
+    return group;
 }
 /// Runs f, which works on operation o. Where f throws, or o is over after it, o is released and null.
 template <class F>
 void run_on(rank_context& self, operation_state*& o, F f) {
+    std::shared_ptr<rank_context> group;  // outlives the lock
     const progress_lock mine(self);
     struct release_if_over {
         rank_context& self;
         operation_state*& o;
+        std::shared_ptr<rank_context>& group;
         bool failed = true;
         ~release_if_over() {
             if (!failed && !o->done) return;
             operation_state& over = *o;
             if (!failed && over.arguments.packed) over.arguments.packed->unpack();
             o = nullptr;
-            release_operation(self, over);
+            group = release_operation(self, over);
         }
     };
-    release_if_over after{self, o};
+    release_if_over after{self, o, group};
     f();
     after.failed = false;
 }
