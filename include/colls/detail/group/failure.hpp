@@ -138,10 +138,11 @@ inline void activate(rank_context& self) {
 /// After the last load from other ranks' buffers, before a call is over: a rank that has left the call by an error
 /// meanwhile may be using its buffers for something else already.
 inline void confirm(rank_context& self, const wait_site& at) {
-#if defined(__aarch64__)
-    asm volatile("dmb ishld" ::: "memory");  // the loads of data come before the load of the poison
-#else
+    // The loads of data come before the load of the poison, for the compiler, and for processors that may do loads in
+    // another order: all but x86.
     std::atomic_signal_fence(std::memory_order_seq_cst);
+#if !defined(__x86_64__)
+    std::atomic_thread_fence(std::memory_order_acquire);
 #endif
     if (self.memory.poison().state.load(std::memory_order_seq_cst) == 0) return;
     leave(self);
