@@ -246,9 +246,12 @@ COLLS_API colls_status colls_layout_free(colls_layout* layout);
 
 /// How data moves. Begin with COLLS_OPTIONS_INIT.
 typedef struct colls_options {
-    size_t size;              ///< sizeof(colls_options)
-    const char* schedule;     ///< a family as COLLS_SCHEDULE names it: "ring", "tree<4>"; NULL: the library chooses
-    int reproducible;         ///< 1: the bits of a result depend on the contributions alone
+    size_t size;           ///< sizeof(colls_options)
+    const char* schedule;  ///< a family as COLLS_SCHEDULE names it: "ring", "tree<4>"; NULL: the library chooses
+    int reproducible;      ///< 1: the bits of a result depend on the contributions alone
+    // Each is of its own buffer alone, in place, too: without one a buffer's elements lie in a row. A count is of the
+    // repetitions of the buffer's own layout, so where one count is of both buffers, an in_layout of three elements
+    // needs an out_layout of three, such as colls_layout_contiguous(3, COLLS_ELEMENTS, ...).
     colls_layout in_layout;   ///< of the input; of broadcast, send and the sent buffer of exchange: of what is sent
     colls_layout out_layout;  ///< of the output; of recv, recv_any and the received buffer of exchange
 } colls_options;

@@ -853,6 +853,14 @@ static void refusals(colls_comm comm) {
     options.in_layout = old_layout;
     REFUSED(colls_broadcast(comm, x, 1, COLLS_INT32, rank_, &options), handle, "a layout that was freed");
     options.in_layout = NULL;
+    // One count of both buffers: of repetitions of a layout there, of elements here.
+    OK(colls_layout_contiguous(3, COLLS_ELEMENTS, &layout));
+    options.in_layout = layout;
+    REFUSED(colls_all_reduce(comm, x, y, 2, COLLS_INT32, COLLS_SUM, &options), argument, "6");
+    options.out_layout = layout;
+    OK(colls_all_reduce(comm, x, y, 2, COLLS_INT32, COLLS_SUM, &options));
+    options.in_layout = options.out_layout = NULL;
+    OK(colls_layout_free(&layout));
     OK(colls_premul_sum(2, &op));
     old_op = op;
     OK(colls_op_free(&op));

@@ -292,10 +292,14 @@ COLLS_INLINE void exchange(communicator& comm, const_buffer sent, int to, buffer
 
 }  // namespace dynamic
 
-#ifdef COLLS_SEPARATE_SOURCE
-template struct dynamic::calls<detail::blocking_mode>;
-template struct dynamic::calls<detail::start_mode>;
-template struct dynamic::calls<detail::prepare_mode>;
+#ifdef COLLS_SEPARATE_SOURCE  // for units that define COLLS_SEPARATE
+namespace detail {
+template void dynamic_call<blocking_mode>(communicator&, const dynamic_arguments<>&, const dynamic::options&);
+template operation dynamic_call<start_mode>(communicator&, const dynamic_arguments<>&, const dynamic::options&);
+template plan dynamic_call<prepare_mode>(communicator&, const dynamic_arguments<>&, const dynamic::options&);
+template void dynamic_message<blocking_mode>(communicator&, bool, const dynamic::const_buffer&, int);
+template operation dynamic_message<start_mode>(communicator&, bool, const dynamic::const_buffer&, int);
+}  // namespace detail
 #endif
 
 }  // namespace colls::inline v1
