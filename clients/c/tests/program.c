@@ -645,6 +645,15 @@ static void groups(colls_comm comm) {
         OK(colls_comm_free(&part));
     }
 
+    if (size_ > 1) {  // ranks with other tokens are of other groups
+        int32_t port = rank_ == 0 ? free_port() : 0;
+        OK(colls_broadcast(comm, &port, 1, COLLS_INT32, 0, NULL));
+        setenv("COLLS_TIMEOUT", "0.3", 1);
+        r = (int)colls_world_at(rank_, size_, "127.0.0.1", port, rank_ == 0 ? "one token" : "another", &part);
+        EXPECT(r != COLLS_OK && part == NULL);
+        setenv("COLLS_TIMEOUT", "60", 1);
+    }
+
     where = "dump";
     {
         char text[200] = "", path[400];
@@ -664,9 +673,16 @@ static void groups(colls_comm comm) {
         where = "set_timeout";
         OK(colls_split(comm, 0, 0, &part));
         OK(colls_set_timeout(part, 0.1));
-        r = (int)colls_recv(part, &i, 1, COLLS_INT32, (rank_ + 1) % size_, NULL);
-        EXPECT(r == COLLS_TIMEOUT || r == COLLS_PEER_FAILED);
-        EXPECT(strstr(colls_error_text(), "waited 0.") != NULL);
+        if (rank_ < size_ - 1) {  // the last rank makes no call
+            colls_options ring = COLLS_OPTIONS_INIT;
+            static int32_t x[1000];
+            ring.schedule = "ring";
+            r = (int)colls_all_reduce(part, x, x, 1000, COLLS_INT32, COLLS_SUM, &ring);
+            EXPECT(r == COLLS_TIMEOUT || r == COLLS_PEER_FAILED);
+            const char* const waited = strstr(colls_error_text(), "waited ");
+            EXPECT(waited != NULL && atof(waited + 7) < 30 && colls_error_round() >= 0);
+        }
+        OK(colls_barrier(comm, NULL));
         OK(colls_comm_free(&part));
     }
 
