@@ -39,7 +39,7 @@ const candidate* two_level_candidate(collective what, int ranks_per_host, std::i
             if (what == it) {
                 const auto s = colls::schedule_of<it>(family{.node = ranks_per_host});
                 made = new candidate{.name = name,
-                    .schedule = any_schedule(s, table_of<std::remove_const_t<decltype(s)>>, name),
+                    .schedule = any_schedule(s, proven_table_of<std::remove_const_t<decltype(s)>>, name),
                     .period = rooted(it) || is_scan(it) ? 0 : ranks_per_host};
             }
     };
@@ -58,7 +58,8 @@ void add_host_hierarchies(std::vector<candidate>& to, host_map hosts, int root) 
     if constexpr (colls::provides<family, C>) {
         const auto add = [&](int lanes, std::string_view name) {
             const auto s = colls::schedule_of<C>(family{.hosts = hosts, .lanes = lanes, .root = root});
-            to.push_back({.name = name, .schedule = any_schedule(s, table_of<std::remove_const_t<decltype(s)>>, name)});
+            to.push_back(
+                {.name = name, .schedule = any_schedule(s, proven_table_of<std::remove_const_t<decltype(s)>>, name)});
         };
         add(0, written_name<family>());
         static const std::string& leaders = *new std::string(std::string(written_name<family>()) + ", 1 lane");

@@ -44,9 +44,9 @@ class direct_executor final : public executor {
 public:
     explicit direct_executor(rank_context& self) : executor(self) {}
 
-    void begin() override;
-    bool advance() override;
-    void describe(error_text& text, int rank) const override;
+    inline void begin() override;
+    inline bool advance() override;
+    inline void describe(error_text& text, int rank) const override;
 
 private:
     void wait_for_slot();

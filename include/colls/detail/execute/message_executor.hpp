@@ -38,7 +38,7 @@ class message_executor : public executor {
 public:
     message_executor(rank_context& self, message_transport& transport) : executor(self), transport_(transport) {}
 
-    void begin() override;
+    inline void begin() override;
     /// Has the operation posted all messages that it ever will?
     bool posted_all() const { return phase_ == message_phase::running && now.chunk >= layout_.chunks; }
     /// Runs the operation, which is not over, as far as it gets without waiting; true when it is over.

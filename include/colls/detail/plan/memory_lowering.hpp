@@ -26,10 +26,10 @@ private:
     static int stored(int round) { return 2 * round + 1; }
     static int folded(int round) { return 2 * round + 2; }
 
-    void send(int rank, int round, int port) override;
+    inline void send(int rank, int round, int port) override;
     void receive(int, int, int) override {}
-    void end_transfers(int rank, int round) override;
-    void end_folds(int rank, int round) override;
+    inline void end_transfers(int rank, int round) override;
+    inline void end_folds(int rank, int round) override;
     int combined(int, int, int, int sum) const override { return sum; }
 
     void send_block(int sender, int slot, int receiver, int to, action act, int round);

@@ -75,9 +75,9 @@ public:
     rank_program lower();
 
 private:
-    void send(int rank, int round, int port) override;
-    void receive(int rank, int round, int port) override;
-    void end_transfers(int rank, int round) override;
+    inline void send(int rank, int round, int port) override;
+    inline void receive(int rank, int round, int port) override;
+    inline void end_transfers(int rank, int round) override;
     void end_folds(int rank, int round) override {
         for (const instruction& i : phase_) accesses_.overwrite(i.to);
         append_phase(rank, round);

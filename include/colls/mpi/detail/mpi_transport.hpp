@@ -52,18 +52,18 @@ public:
     mpi_transport& operator=(const mpi_transport&) = delete;
     /// Says `leave`, and waits at most a second until nothing is under way and all peers have left. After that, MPI
     /// keeps what is still under way, its memory and the communicator.
-    ~mpi_transport() override;
+    inline ~mpi_transport() override;
 
-    std::uint64_t send(int peer, const message_label& label, const piece* pieces, int count) override;
-    std::uint64_t receive(int peer, const message_label& label, const piece* pieces, int count) override;
+    inline std::uint64_t send(int peer, const message_label& label, const piece* pieces, int count) override;
+    inline std::uint64_t receive(int peer, const message_label& label, const piece* pieces, int count) override;
     std::uint64_t sent(int peer) const override { return at(peer).sent; }
     std::uint64_t received(int peer) const override { return at(peer).received; }
     /// Cancels receives. MPI cannot cancel sends: so this waits, at most a second, until the peers have taken what they
     /// read straight from a caller's memory. A peer that is in no call of this group for longer may still read such
     /// memory (of messages above 8 KB) when it comes back.
-    void abandon() override;
+    inline void abandon() override;
 
-    bool tell(int peer, const control_message& what) override;
+    inline bool tell(int peer, const control_message& what) override;
     void tell_all(const control_message& what) override {
         for (int r = 0; r < size_; ++r) tell(r, what);
     }

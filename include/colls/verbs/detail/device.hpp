@@ -68,7 +68,7 @@ public:
         return {at, bytes, mr->lkey, mr->rkey, mr, true};
     }
     void drop(const region& r) noexcept override { ibv_dereg_mr(static_cast<ibv_mr*>(r.handle)); }
-    std::unique_ptr<queue> open(const queue_limits& wanted) override;
+    inline std::unique_ptr<queue> open(const queue_limits& wanted) override;
 
     const char* name() const { return ibv_get_device_name(opened_->context->device); }
     int port() const { return port_; }

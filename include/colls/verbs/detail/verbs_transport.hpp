@@ -36,7 +36,7 @@ public:
     verbs_transport& operator=(const verbs_transport&) = delete;
     /// Waits, for `linger` seconds at most, until all that was sent is in the peers' memory; then `control` leaves the
     /// group.
-    ~verbs_transport() override;
+    inline ~verbs_transport() override;
 
     std::uint64_t send(int to, const message_label& label, const piece* pieces, int count) override {
         rdma::peer& p = at(to);
@@ -84,7 +84,7 @@ public:
     bool tell(int to, const control_message& what) override { return control_->tell(to, what); }
     void tell_all(const control_message& what) override { control_->tell_all(what); }
 
-    void progress() override;
+    inline void progress() override;
     /// Yields at first, then sleeps for 50 us, and up to 800 us when called again and again. Control messages end a
     /// sleep.
     void idle(double seconds) override {
@@ -131,8 +131,8 @@ private:
     bool all_arrived(const rdma::peer& p) const;
 
     // from `control`
-    void heard(int from, const control_message& what) override;
-    void lost(int peer, const char* why) override;
+    inline void heard(int from, const control_message& what) override;
+    inline void lost(int peer, const char* why) override;
     void failed(int with, const char* why) override {
         if (listening) listening->failed(with, why);
     }

@@ -227,9 +227,9 @@ private:
     }
     void leave(circuit& c);
 
-    void heard(int world, const control_message& what) override;
-    void lost(int world, const char* why) override;
-    void failed(int world, const char* why) override;
+    inline void heard(int world, const control_message& what) override;
+    inline void lost(int world, const char* why) override;
+    inline void failed(int world, const char* why) override;
     void unexpected(int world, const message_label&, const message_label&, std::size_t, std::size_t) override {
         lost(world, "what it sends is not of this protocol");
     }
