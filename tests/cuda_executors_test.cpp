@@ -798,6 +798,35 @@ TEST_CASE("kernel executors: a rank fails if the peer that it reads from gives u
     late_reader::may_read = nullptr;
 }
 
+// Rank 0 gives up while rank 2 reads its message, and that of rank 1, which does not: rank 2 looks at both afterwards.
+TEST_CASE("kernel executors: a receiver fails if one of its senders gives up while it reads", "[cuda]") {
+    constexpr int n = 3;
+    host_ranks group(n, 1, 2, eager_bytes, scratch_bytes, 60);
+    std::atomic<bool> ordered{false};
+    late_reader::may_read = [&] {
+        if (!ordered.exchange(true)) group.order(0, kernel::failure::aborted, 0);
+        return kernel::host_thread_group::acquire(&group.report(0).what) != 0;
+    };
+    std::vector<std::vector<kernel::quad>> data(n, std::vector<kernel::quad>(150)), got = data;
+    const auto at = [](auto& of, int r) { return reinterpret_cast<std::byte*>(of[index(r)].data()); };
+    CHECK_FALSE(group.run<late_reader>([&](late_reader& g, const kernel::rank_handle& t, int channel) {
+        std::vector<kernel::message> sends, receives;
+        const std::uint64_t bytes = 150 * sizeof(kernel::quad);
+        if (t.rank < 2) sends.push_back({at(data, t.rank), bytes, 2});
+        for (int r = 0; r < 2 && t.rank == 2; ++r) receives.push_back({at(got, r), bytes, r});
+        kernel::load_call(g, t, {});
+        const kernel::message_order order(t.rank, n, 1, sends, receives);
+        bool well = true;
+        order.for_each_launch([](int) { return false; },
+            [&](const kernel::message_list& list, int) { well = kernel::run_messages(g, channel, list); });
+        return well;
+    }));
+    CHECK(group.report(0).what == static_cast<std::uint64_t>(kernel::failure::aborted));
+    CHECK(group.report(2).what == static_cast<std::uint64_t>(kernel::failure::aborted));
+    CHECK(group.report(2).told_by == 0);
+    late_reader::may_read = nullptr;
+}
+
 // Flags repeat after 2^32 eager calls: words that were written 2^32 calls ago must not pass for new ones.
 TEST_CASE("kernel executors: eager flags start again after 2^32 calls", "[cuda]") {
     for (const int n : {2, 3}) {
