@@ -16,6 +16,11 @@
 #define COLLS_CANNOT_COMPILE
 #endif
 
+#if (defined(__clang__) && __clang_major__ < 16) || (!defined(__clang__) && defined(__GNUC__) && __GNUC__ < 11)
+#error "colls needs g++ 11 or clang 16, or a later one: this compiler knows too little of C++20"
+#define COLLS_CANNOT_COMPILE
+#endif
+
 #ifdef COLLS_CANNOT_COMPILE
 // There is no such file: a compiler stops here, before errors that follow from that one.
 #include <colls/the_error_above_says_why>
