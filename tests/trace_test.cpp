@@ -1,13 +1,20 @@
-// COLLS_DEBUG=trace: one line for each call of each rank, when the call is over.
+// COLLS_DEBUG=trace: one line for each call of each rank, when the call is over. COLLS_TRACE: the file, where something
+// is in its way. (What is in it: tools/recording_test.)
 #include "catch.hpp"
 
 #include "support/fault.hpp"
 
 #include <colls/transports/threads.hpp>
 
+#include <colls/detail/support/host.hpp>
+
 #include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <regex>
 #include <sstream>
 #include <string>
@@ -198,4 +205,84 @@ TEST_CASE("trace: prints calls that fail, and calls of a shrunk group", "[trace]
 
 TEST_CASE("trace: prints nothing where COLLS_DEBUG is warn", "[trace]") {
     CHECK(lines_of("warn", [] { colls::threads::run(3, [](auto& comm) { every_kind(comm); }); }).empty());
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string contents_of(const fs::path& file) {
+    std::ifstream in(file);
+    return {std::istreambuf_iterator<char>(in), {}};
+}
+/// The file that COLLS_TRACE=folder/t.json makes in a process that calls `prepare` with its path first, and then makes
+/// `groups` groups of two ranks; the path is the same without a process's number. What it prints is in `said`.
+fs::path traced(const fs::path& folder, int groups, std::vector<std::string>& said, void (*prepare)(const fs::path&)) {
+    fs::remove_all(folder);
+    fs::create_directories(folder);
+    said = lines_of("warn", [&] {
+        const std::string host = colls::detail::host_name().text;
+        prepare(folder / ("t." + host + "." + std::to_string(getpid()) + ".json"));
+        const with_environment to("COLLS_TRACE", (folder / "t.json").c_str());
+        for (int i = 0; i < groups; ++i)
+            colls::threads::run(2, [](auto& comm) { colls::barrier<colls::direct>(comm); });
+    });
+    for (const auto& file : fs::directory_iterator(folder))
+        if (file.path().filename().string().starts_with("t.")) return file.path();
+    return {};
+}
+struct test_folder {
+    const fs::path path = fs::temp_directory_path() / ("colls_trace_test." + std::to_string(getpid()));
+    ~test_folder() { fs::remove_all(path); }
+};
+
+}  // namespace
+
+TEST_CASE("trace: a link in the file's place is not followed, and the file is its owner's alone", "[trace]") {
+    const test_folder folder;
+    std::vector<std::string> said;
+    const mode_t mask = umask(0);
+    const fs::path file = traced(folder.path, 1, said, [](const fs::path& at) {
+        std::ofstream(at.parent_path() / "victim") << "precious";
+        fs::create_symlink("victim", at);
+    });
+    umask(mask);
+    INFO(all_of(said));
+    CHECK(said.empty());
+    CHECK(contents_of(folder.path / "victim") == "precious");
+    struct stat s{};
+    REQUIRE(lstat(file.c_str(), &s) == 0);
+    CHECK(S_ISREG(s.st_mode));
+    CHECK((s.st_mode & 0777) == 0600);
+    CHECK(contents_of(file).ends_with("}\n]\n"));
+}
+
+TEST_CASE("trace: where the file cannot grow, it has whole events or is not there", "[trace]") {
+    const test_folder folder;
+    std::vector<std::string> said;
+    static const auto limited = [](rlim_t bytes) {
+        signal(SIGXFSZ, SIG_IGN);
+        const rlimit limit{bytes, bytes};
+        setrlimit(RLIMIT_FSIZE, &limit);
+    };
+    const fs::path whole = traced(folder.path, 100, said, [](const fs::path&) {});
+    CHECK(said.empty());
+    CHECK(fs::file_size(whole) > 20'000);
+    const fs::path some = traced(folder.path, 100, said, [](const fs::path&) { limited(20'000); });
+    INFO(all_of(said));
+    REQUIRE(said.size() == 1);
+    CHECK(said[0].find("the file has what came before") != std::string::npos);
+    const std::string text = contents_of(some);
+    CHECK(text.size() > 10'000);
+    CHECK(text.starts_with("[\n{"));
+    CHECK(text.ends_with("}}\n]\n"));
+    std::istringstream lines(text.substr(2, text.size() - 5));
+    for (std::string line; std::getline(lines, line);) {
+        INFO(line);
+        CHECK((line.starts_with("{\"name\":") && (line.ends_with("}},") || lines.peek() == EOF)));
+    }
+    CHECK(traced(folder.path, 100, said, [](const fs::path&) { limited(350); }).empty());  // room for what it says
+    INFO(all_of(said));
+    REQUIRE(said.size() == 1);
+    CHECK(said[0].find("the file is removed") != std::string::npos);
 }

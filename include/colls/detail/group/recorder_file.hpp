@@ -1,5 +1,5 @@
 // The file of a process's recorders: the JSON array of events that Chrome's trace viewer defined. ("Trace Event
-// Format", Google, 2016.) It is complete after each time of writing.
+// Format", Google, 2016.) It is complete after each time of writing, also one that fails.
 // IWYU pragma: private
 #pragma once
 
@@ -18,6 +18,7 @@
 #include <cstring>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 namespace colls::inline v1::detail {
 
@@ -37,13 +38,7 @@ public:
         std::string text = end_ == 0 ? "[\n" : ",\n";
         text.append(events, 0, events.size() - 2).append("\n]\n");
         const std::size_t at = end_ == 0 ? 0 : end_ - 3;  // over the end of the array
-        for (std::size_t done = 0; done < text.size();) {
-            const ssize_t n =
-                pwrite(file_.get(), text.data() + done, text.size() - done, static_cast<off_t>(at + done));
-            if (n < 0 && errno == EINTR) continue;
-            if (n <= 0) return give_up("write to");
-            done += static_cast<std::size_t>(n);
-        }
+        if (!write(text, at)) return give_up_writing(at);
         end_ = at + text.size();
     }
 
@@ -57,12 +52,33 @@ private:
         const bool has_extension = dot != std::string::npos && (folder == std::string::npos || dot > folder);
         name_.insert(has_extension ? dot : name_.size(),
             "." + std::string(host_name().text) + "." + std::to_string(static_cast<long>(opened_by_)));
-        file_ = descriptor(::open(name_.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666));
-        if (!file_) give_up("open");
+        // A new file: what another user has put there under this name, such as a link, is not written to.
+        unlink(name_.c_str());
+        file_ =
+            opened([&] { return ::open(name_.c_str(), O_CREAT | O_EXCL | O_NOFOLLOW | O_WRONLY | O_CLOEXEC, 0600); });
+        if (!file_) give_up("open", errno, "");
     }
-    void give_up(const char* what) {
-        std::fprintf(stderr, "colls: cannot %s %s, the file of COLLS_TRACE: %s; this process records nothing more\n",
-            what, name_.c_str(), std::strerror(errno));
+    bool write(std::string_view text, std::size_t at) {
+        while (!text.empty()) {
+            const ssize_t n = pwrite(file_.get(), text.data(), text.size(), static_cast<off_t>(at));
+            if (n < 0 && errno == EINTR) continue;
+            if (n <= 0) return false;
+            text.remove_prefix(static_cast<std::size_t>(n));
+            at += static_cast<std::size_t>(n);
+        }
+        return true;
+    }
+    /// Leaves the events before those, for which there is room; or, without any, no file.
+    void give_up_writing(std::size_t at) {
+        const int why = errno;
+        if (end_ != 0 && ftruncate(file_.get(), static_cast<off_t>(end_)) == 0 && write("\n]\n", at))
+            return give_up("write to", why, ", and the file has what came before");
+        unlink(name_.c_str());
+        give_up("write to", why, ", and the file is removed");
+    }
+    void give_up(const char* what, int why, const char* file) {
+        std::fprintf(stderr, "colls: cannot %s %s, the file of COLLS_TRACE: %s; this process records nothing more%s\n",
+            what, name_.c_str(), std::strerror(why), file);
         file_.close();
     }
 
