@@ -29,7 +29,8 @@ constexpr int lcm(int a, int b) { return a / gcd(a, b) * b; }
 ///     base + (first + (i / run) * period + i % run * grain) mod modulus        (modulus 0: no wrap)
 /// and the whole is repeated `reps` times, `stride` apart. A cyclic interval (run 1, period 1) is what ring, halving,
 /// circulant and trees send; run and period express Bruck and PAT; `grain` results from cutting each block into several
-/// (refined), `reps` and `stride` from a level of a hierarchy (repeated).
+/// (refined), `reps` and `stride` from a level of a hierarchy (repeated). Every fourth block from 1 on, of 16:
+/// `{.first = 1, .count = 4, .period = 4}` has blocks 1, 5, 9, 13.
 struct block_set {
     int base = 0;     ///< added to every block number
     int first = 0;    ///< where element 0 begins, within the modulus
