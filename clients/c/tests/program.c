@@ -294,6 +294,10 @@ static void messages(colls_comm comm, size_t count) {
         over = 7;
         OK(colls_wait_for(&requests[1], 0.001, &over));
         EXPECT(over == 0 && requests[1] != NULL);
+        // Of several requests, one that is not over stays.
+        OK(colls_start_barrier(comm, NULL, &requests[0]));
+        OK(colls_wait_any(3, requests, &index));
+        EXPECT(index == 0 && requests[0] == NULL && requests[1] != NULL);
         OK(colls_barrier(comm, NULL));
         OK(colls_send(comm, x, count, COLLS_INT64, next, NULL));
         while (!over) OK(colls_wait_for(&requests[1], 60, &over));
@@ -977,6 +981,7 @@ static void refusals(colls_comm comm) {
     REFUSED(colls_set_timeout(comm, 0), argument, "the deadline is 0 seconds");
     REFUSED(colls_set_timeout(comm, NAN), argument, "the deadline is");
     REFUSED(colls_wait_for(&request, -1, &over), argument, "the duration is -1 seconds");
+    REFUSED(colls_wait_for(&request, NAN, &over), argument, "the duration is");
     REFUSED(colls_layout_vector(1, 1, 1, (colls_unit)2, &layout), argument, "the unit is 2");
     REFUSED(colls_layout_contiguous(1, (colls_unit)-1, &layout), argument, "the unit is -1");
     REFUSED(colls_layout_indexed(1, counts, NULL, COLLS_ELEMENTS, &layout), argument, "the argument lengths is NULL");
