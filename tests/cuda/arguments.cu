@@ -1,9 +1,12 @@
 // Calls that are refused before anything is launched, as far as that needs no GPU: sizes that do not fit, buffers that
 // overlap, wrong schedules, and a machine without a device. Prints each error's text.
+#include <colls/cuda/device.hpp>
+#include <colls/schedules/halving_doubling.hpp>
 #include <colls/schedules/ring.hpp>
 #include <colls/transports/cuda.hpp>
 
 #include <cstdio>
+#include <cstring>
 #include <vector>
 
 namespace {
@@ -15,12 +18,13 @@ using namespace colls::cuda::detail;
 int failed = 0;
 
 template <class F>
-void refused(errc code, const char* what, const F& f) {
+void refused(errc code, const char* what, const F& f, const char* says = "") {
     try {
         f();
     } catch (const colls::error& e) {
-        if (e.code() != code) ++failed;
-        std::printf("%s%s: %s\n", e.code() == code ? "" : "wrong code: ", what, e.what());
+        const bool right = e.code() == code && std::strstr(e.what(), says) != nullptr;
+        if (!right) ++failed;
+        std::printf("%s%s: %s\n", right ? "" : "wrong: ", what, e.what());
         return;
     }
     ++failed;
@@ -54,6 +58,21 @@ struct lone_receiver : lone_sender {
         return rank == n - 1 ? colls::step{.recv = {0, colls::block(0), colls::action::copy}} : colls::step{};
     }
 };
+
+__global__ void __launch_bounds__(256) narrow(int) {}
+
+void launches() {
+    colls::cuda::virtual_ranks ranks(2);
+    const auto check = [&](int blocks, int threads) { colls::cuda::check_launch(ranks, narrow, blocks, threads); };
+    accepted("a kernel that fits", [&] { check(2, 256); });
+    refused(
+        errc::unsupported, "a kernel of too many threads", [&] { check(2, 512); },
+        "has at most 256: declare it __launch_bounds__(512)");
+    refused(errc::unsupported, "too many blocks", [&] { check(1'000'000, 256); }, "1000000 are to be resident at once");
+    for (const int threads : {0, 100, 544})
+        refused(
+            errc::invalid_argument, "blocks that calls do not take", [&] { check(2, threads); }, "a multiple of 32");
+}
 
 void overlaps() {
     alignas(16) static float x[64];
@@ -112,12 +131,17 @@ int main() {
     refused(errc::wrong_schedule, "a ring that ends too early", [] { proven_slot_map(cut_ring{}, 5); });
     refused(errc::wrong_schedule, "a send without a receive", [] { proven_slot_map(lone_sender{}, 3); });
     refused(errc::wrong_schedule, "a receive without a send", [] { proven_slot_map(lone_receiver{}, 3); });
+    refused(
+        errc::unsupported, "a group size that a schedule does not support",
+        [] { proven_slot_map(colls::halving_doubling::reduce_scatter{}, 6); },
+        "colls: cuda: reduce_scatter by halving_doubling::reduce_scatter at 6 ranks: the schedule does not support");
     refused(errc::unsupported, "1025 ranks", [] { proven_slot_map(colls::ring::reduce_scatter{}, 1025); });
     int devices = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
         refused(errc::unsupported, "ranks without a device", [] { colls::cuda::virtual_ranks(2); });
         refused(errc::unsupported, "devices that do not exist", [] { colls::cuda::communicator::of_devices({0, 1}); });
     }
+    if (devices > 0) launches();
     refused(errc::invalid_argument, "no devices", [] { colls::cuda::communicator::of_devices({}); });
     refused(errc::invalid_argument, "73 devices", [] { colls::cuda::communicator::of_devices(std::vector<int>(73)); });
     std::printf("%d wrong\n", failed);

@@ -4,7 +4,8 @@
 //                                messages between ranks
 //     hosts replay [TIMES]       a graph of two calls, replayed
 //     hosts killed RANK [MS]     rank RANK kills itself after so many milliseconds; the others must hear whose death it
-//     was hosts other                rank 0 makes another call than the rest; hosts late: rank 0 makes none
+//     was hosts other                rank 0 makes another call than the rest; hosts late: rank 0 makes none; hosts
+//     lengths: a message is longer for its receiver
 #include "messages.hpp"
 
 #include <colls/colls.hpp>
@@ -289,7 +290,10 @@ int expect(colls::cuda::communicator& gpu, int guilty, colls::errc one, colls::e
         std::printf("rank %d: %s\n", gpu.rank(), e.what());
         const bool names = guilty == colls::none || e.peer() == guilty ||
                            std::string(e.what()).find("rank " + std::to_string(guilty)) != std::string::npos;
-        return names && (e.code() == one || e.code() == other) ? 0 : 1;
+        // A rank that others blame is told who says so.
+        const bool blames_itself =
+            std::string(e.what()).find("failed: rank " + std::to_string(gpu.rank()) + " ") != std::string::npos;
+        return names && !blames_itself && (e.code() == one || e.code() == other) ? 0 : 1;
     }
 }
 
@@ -344,6 +348,17 @@ int run(const std::string& mode, int a, int b) {
                 colls::cuda::all_reduce<colls::ring>(gpu, x, colls::max, stream);
             else
                 sum(i);
+        });
+    } else if (mode == "lengths") {
+        // Messages whose two ends differ: the receiver says by how much, the sender that it does.
+        result = expect(gpu, 1 - world.rank(), mismatch, mismatch, [&](int) {
+            const std::span<word> some(x.data(), world.rank() == 0 ? 5 : 6);
+            if (world.rank() == 0)
+                colls::cuda::send(gpu, some, 1, stream);
+            else
+                colls::cuda::recv(gpu, some, 0, stream);
+            check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+            gpu.check();
         });
     } else if (mode == "late") {
         if (world.rank() != 0)

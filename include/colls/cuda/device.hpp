@@ -6,9 +6,11 @@
 //
 // The kernel must be launched so that all its blocks are resident at once (cudaLaunchCooperativeKernel), with at most
 // 512 threads a block, a multiple of 32, in one dimension; calls of other blocks are refused. Calls use 29 KB of its
-// static shared memory, however many it makes.
+// static shared memory, however many it makes. A kernel of that many threads must say so by __launch_bounds__: with
+// calls in it, it may take 152 registers, of which a device has enough for 384 threads only. check_launch tells.
 //
-//     __global__ void step(const __grid_constant__ colls::cuda::device::ranks<schedule> r, float* x, std::size_t count)
+//     __global__ void __launch_bounds__(512) step(const __grid_constant__ colls::cuda::device::ranks<schedule> r,
+//     float* x, std::size_t count)
 //     {
 //         colls::cuda::device::all_reduce(r, 0, blockIdx.x, x, x, count, colls::sum_t{});   // in kernels: the type
 //     }
@@ -53,6 +55,14 @@ device::ranks<S> ranks_for(Comm& comm, const S& s = {}) {
     r.info = detail::make_device_call_info(context, s);
     r.schedule = s;
     return r;
+}
+
+/// Checks that blocks of `threads` threads of `kernel`, which makes calls on `comm`, can be launched, `blocks` of them
+/// resident at once; before the first launch. Throws colls::error: unsupported, which says what to change;
+/// invalid_argument where calls are not for such blocks.
+template <class Comm, class... X>
+void check_launch(Comm& comm, void (*kernel)(X...), int blocks, int threads, std::size_t dynamic_shared = 0) {
+    detail::check_kernel(comm.context(), reinterpret_cast<const void*>(kernel), blocks, threads, dynamic_shared);
 }
 
 namespace device {

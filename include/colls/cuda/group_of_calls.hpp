@@ -17,6 +17,10 @@ namespace colls::inline v1::cuda {
 /// Messages (send, recv, exchange, and the calls with counts of each rank) are all under way at once, and only those
 /// from one rank to another keep their order: it matters to no rank in which order it lists them.
 ///
+/// More than 64 messages in a direction go by several launches, one after the other. That is safe where the two ranks
+/// of each message have it in the same group, in the order of their groups; where a rank receives in one group what
+/// another sends in two, with a third between them, ranks may wait for each other until the timeout: keep to 64 there.
+///
 /// Launches: one for up to 64 messages in each direction; one for up to 16 collective calls in a row that differ only
 /// in buffers, count and root, whose operator and epilogue have no members, and that have channels enough: those that
 /// they take alone, fewer the shorter they are (options.channels in all). They run beside each other.

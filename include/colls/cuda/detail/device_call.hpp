@@ -55,6 +55,32 @@ device_call_info make_device_call_info(local_ranks& ranks, const S& s) {
     return info;
 }
 
+/// See check_launch.
+inline void check_kernel(local_ranks& ranks, const void* kernel, int blocks, int threads, std::size_t dynamic_shared) {
+    const int rank = ranks.ranks().front().rank;
+    error_text why;
+    why << "colls: cuda: check_launch on rank " << rank << ": blocks of " << threads << " threads: ";
+    if (threads < 32 || threads > block_threads || threads % 32 != 0)
+        throw error(errc::invalid_argument,
+            (why << "calls take blocks of 32 to " << block_threads << " threads, a multiple of 32").text(), rank);
+    const device_guard guard(ranks.device());
+    cudaFuncAttributes a{};
+    check(cudaFuncGetAttributes(&a, kernel), "cudaFuncGetAttributes (is the program compiled for this device?)", rank);
+    if (threads > a.maxThreadsPerBlock)
+        throw error(errc::unsupported,
+            (why << "the kernel takes " << a.numRegs << " registers a thread, so that a block of it has at most "
+                 << a.maxThreadsPerBlock << ": declare it __launch_bounds__(" << threads << "), or take fewer")
+                .text(),
+            rank);
+    int each = 0;
+    check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, threads, dynamic_shared),
+        "cudaOccupancyMaxActiveBlocksPerMultiprocessor", rank);
+    if (const int most = each * multiprocessors(ranks.device()); blocks > most)
+        throw error(errc::unsupported,
+            (why << blocks << " are to be resident at once, and the device holds " << most << ": launch fewer").text(),
+            rank);
+}
+
 /// Hops of a call on the eager path; 0: it goes by the schedule.
 template <collective what, class T>
 __device__ int eager_hops(const device_call_info& info, std::size_t count) {

@@ -421,7 +421,7 @@ private:
         attempt([&] {
             local_ranks& ranks = *joined_.ranks;
             far_->connect(
-                all[0].of, [&ranks](const proxy::notice& n) { ranks.order(n.why, n.peer, n.text.c_str()); },
+                all[0].of, [&ranks](const proxy::notice& n) { ranks.order(n.why, n.peer, n.text.c_str(), n.told_by); },
                 [&ranks](proxy::notice& n) { return ranks.has_failed(n); });
         });
         exchange();

@@ -48,8 +48,7 @@ template <class S>
 slot_map proven_slot_map(const S& s, int n) {
     slot_map map = make_slot_map(s, n);
     if (const v1::detail::finding f = any_schedule(s).prove(n); !f.right)
-        throw error(errc::wrong_schedule,
-            (error_text() << "colls: a kernel at " << n << " ranks: " << f.text.text()).text(), f.rank, none, f.round);
+        throw error(errc::wrong_schedule, (kernel_of<S>(n) << f.text.text()).text(), f.rank, none, f.round);
     return map;
 }
 
@@ -165,11 +164,12 @@ public:
     /// Orders the local ranks to give up: their kernels that wait, and later ones; and later calls throw. The kernels
     /// of other ranks hear of it when they wait for one of these. `text`: what is to blame beyond `why`, which other
     /// ranks read. The first order stands. Can be called by any thread, also while another waits for a kernel.
-    void order(failure why, int peer, const char* text) noexcept {
+    void order(failure why, int peer, const char* text, int told_by = none) noexcept {
         if (is_foreign()) return;
         const std::lock_guard lock(order_mutex_);
         if (order_.load(std::memory_order_relaxed) != 0) return;
         std::snprintf(order_text_, sizeof order_text_, "%s", text);
+        order_told_by_ = told_by;
         const std::uint32_t word = poison_word(why, peer);
         order_.store(word, std::memory_order_release);
         for (const local_rank& l : ranks_) {
@@ -344,6 +344,9 @@ private:
         to[sizeof to - 1] = '\0';
     }
     [[noreturn]] void throw_failure(int rank, failure why, int peer, int told_by, int round, int block) const {
+        if (const std::uint32_t own = order_.load(std::memory_order_acquire);
+            told_by == none && own == poison_word(why, peer))
+            told_by = order_told_by_;
         error_text text;
         text << "colls: cuda: rank " << rank << ": an earlier call failed: ";
         if (told_by != none && told_by != peer) text << "rank " << told_by << " gave up, because ";
@@ -427,6 +430,7 @@ private:
     std::mutex order_mutex_;
     std::atomic<std::uint32_t> order_{0};  ///< to the local ranks: a poison word
     char order_text_[workspace_layout::text_bytes] = {};
+    int order_told_by_ = none;  ///< the rank that said so, if another one did
     bool has_refused_ = false;
     int ranks_per_host_ = 0;
     host_map hosts_, hosts_in_kernels_;

@@ -37,6 +37,7 @@ public:
         failure why = failure::nothing;
         int peer = none;  ///< to blame
         std::string text;
+        int told_by = none;  ///< the rank that says so
     };
     /// `transports`: one for each channel. `found`: called by the thread, when a rank of another host has failed or has
     /// said that it gave up. `own_failure`: called by the thread, again and again; true where this rank has given up,
@@ -113,7 +114,15 @@ private:
         void unexpected(int peer, const extend::message_label& wanted, const extend::message_label& got,
             std::size_t wanted_bytes, std::size_t got_bytes) override {
             v1::detail::error_text text;
-            if (wanted == got) text << "it sends " << got_bytes << " bytes where " << wanted_bytes << " are expected";
+            const bool is_message = got.part == between_two_ranks;
+            if (is_message != (wanted.part == between_two_ranks))
+                text << (is_message ? "it sends a message, and a collective call is expected"
+                                    : "it makes a collective call, and a message is expected");
+            else if (is_message)
+                text << "its message has " << got.fingerprint << " bytes, and " << wanted.fingerprint
+                     << " are expected";
+            else if (wanted == got)
+                text << "it sends " << got_bytes << " bytes where " << wanted_bytes << " are expected";
             owner.find(peer, {failure::mismatch, peer, text.text()});
         }
     };
@@ -247,7 +256,7 @@ private:
     /// Rank `peer` of another host has failed, or says that it has given up.
     void find(int peer, const notice& n) {
         write(peer, n, 0);
-        if (!has_given_up_) found_(n);
+        if (!has_given_up_) found_({n.why, n.peer, n.text, peer});
     }
     void heard(int peer, const extend::control_message& what) {
         const notice n{static_cast<failure>(what.a), static_cast<int>(what.b) - 1, what.text};

@@ -7,6 +7,7 @@
 
 #include <colls/cuda/options.hpp>
 #include <colls/detail/support/error_text.hpp>
+#include <colls/detail/support/type_name.hpp>
 #include <colls/error.hpp>
 #include <colls/schedule.hpp>
 
@@ -65,6 +66,15 @@ constexpr std::uint64_t mixed(std::uint64_t h, std::uint64_t x) {
     return h ^ (h >> 32);
 }
 
+/// The begin of an error: which call, by which schedule.
+template <class S>
+v1::detail::error_text kernel_of(int n) {
+    v1::detail::error_text text;
+    text << "colls: cuda: " << name_of(implemented_by<S>) << " by ";
+    v1::detail::put_brief(text, v1::detail::type_name<S>()) << " at " << n << " ranks: ";
+    return text;
+}
+
 /// Builds a slot map by following the slots of all ranks, round by round.
 template <class S>
 class slot_map_builder {
@@ -72,7 +82,7 @@ public:
     slot_map_builder(const S& s, int n) : s_(s), n_(n) {}
 
     slot_map build() {
-        if (!supports(s_, n_)) refuse("the schedule does not support this group size");
+        if (!supports(s_, n_)) refuse("the schedule does not support this group size: take direct");
         if (n_ > max_ranks_of_hosts) refuse("a kernel takes 1024 ranks at most");
         map_.n = n_;
         map_.rounds = s_.rounds(n_);
@@ -94,13 +104,12 @@ private:
     static constexpr collective what = implemented_by<S>;
     static std::size_t index(int i) { return static_cast<std::size_t>(i); }
     [[noreturn]] void refuse(const char* why) const {
-        throw error(
-            errc::unsupported, (v1::detail::error_text() << "colls: a kernel at " << n_ << " ranks: " << why).text());
+        throw error(errc::unsupported, (kernel_of<S>(n_) << why).text());
     }
 
     [[noreturn]] void wrong(const char* why, int rank, int round) const {
-        v1::detail::error_text text;
-        text << "colls: a kernel at " << n_ << " ranks: the schedule is wrong";
+        v1::detail::error_text text = kernel_of<S>(n_);
+        text << "the schedule is wrong";
         if (round != none) text << " in round " << round;
         text << " at rank " << rank << ": " << why << "; colls::verify has the details";
         throw error(errc::wrong_schedule, text.text(), rank, none, round);
