@@ -172,7 +172,10 @@ int usleep(useconds_t time) {
 // Of what has no function of its own: waits for a word of memory. (It takes six arguments, whatever the caller gives,
 // as the system's function does.)
 long syscall(long number, ...) noexcept {
-    static auto* const call = system_function<long(long, ...)>("syscall");
+    // No static variable of the function: a thread that waits until another one has initialised it calls `syscall`.
+    static constinit std::atomic<long (*)(long, ...)> known{nullptr};
+    auto* call = known.load(std::memory_order_relaxed);
+    if (call == nullptr) known = call = system_function<long(long, ...)>("syscall");
     long x[6];
     va_list all;
     va_start(all, number);
