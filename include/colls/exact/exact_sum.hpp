@@ -46,12 +46,12 @@ public:
 
     /// Adds a number.
     constexpr exact_sum& operator+=(T x) {
-        add_number(x, false);
+        add_number<T>(format::bits(x), false);
         return *this;
     }
     /// Adds its negative.
     constexpr exact_sum& operator-=(T x) {
-        add_number(x, true);
+        add_number<T>(format::bits(x), true);
         return *this;
     }
     /// Adds the addends of another sum.
@@ -85,7 +85,7 @@ public:
     /// Adds an array, at about the speed of memory where numbers that lie close to each other are of similar size.
     exact_sum& add(std::span<const T> x) {
         if constexpr (detail::is_small_float<T>)
-            add_each(x.size(), [&](std::size_t i) { return x[i]; });
+            add_tiles<float>(x.size(), [&](std::size_t i) { return static_cast<float>(x[i]); });
         else
             add_array(x.data(), x.size());
         return *this;
@@ -93,25 +93,46 @@ public:
     /// Adds get(0) to get(count - 1), which are T, in blocks, as add() does an array.
     template <class Get>
     exact_sum& add_each(std::size_t count, Get get) {
-        add_converted<std::conditional_t<detail::is_small_float<T>, float, T>>(count, get);
+        using X = std::conditional_t<detail::is_small_float<T>, float, T>;
+        add_tiles<X>(count, [&](std::size_t i) { return static_cast<X>(static_cast<T>(get(i))); });
         return *this;
     }
     /// Adds a * b without rounding. Of exact_sum<double>: the product of two floats, bfloat16s or halfs is a double.
     constexpr exact_sum& add_product(float a, float b)
         requires std::is_same_v<T, double>
     {
-        return *this += static_cast<double>(a) * static_cast<double>(b);
+        using of = detail::number_format<float>;
+        const auto x = of::bits(a), y = of::bits(b);
+        const std::uint64_t m = of::significand(x) * of::significand(y);
+        const bool negative = of::negative(x ^ y);
+        if (of::field(x) != of::special && of::field(y) != of::special) {
+            add_scaled(static_cast<std::int64_t>(m), exponent_of<float>(x) + exponent_of<float>(y), negative);
+            return *this;
+        }
+        const bool is_nan = m == 0 || detail::special_of<float>(x) == detail::not_a_number ||
+                            detail::special_of<float>(y) == detail::not_a_number;
+        return *this += of_special(is_nan     ? detail::not_a_number
+                                   : negative ? detail::minus_infinity
+                                              : detail::plus_infinity);
     }
     /// Adds the products of two arrays of one length: an exact dot product.
     exact_sum& add_products(std::span<const float> a, std::span<const float> b)
         requires std::is_same_v<T, double>
     {
+        const detail::nearest_rounding mode;
         return add_each(a.size(), [&](std::size_t i) { return static_cast<double>(a[i]) * b[i]; });
     }
 
     /// The nearest T, ties to even: infinity where the sum is beyond T's range, +0 where it is zero.
-    constexpr T value() const {
-        if (special_ != detail::finite) return detail::value_of_special<T>(special_);
+    constexpr T value() const { return format::number(bits_of_value()); }
+    /// value().
+    constexpr explicit operator T() const { return value(); }
+
+private:
+    static constexpr std::size_t words = (format::special - 2 + format::digits + 64 + 63) / 64;
+
+    constexpr typename format::bits_type bits_of_value() const {
+        if (special_ != detail::finite) return detail::bits_of_special<T>(special_);
         const bool negative = words_[words - 1] >> 63 != 0;
         std::uint64_t m[words] = {};
         if (negative)
@@ -127,12 +148,6 @@ public:
         for (std::size_t v = 0; v + 1 < w; ++v) rest |= m[v];
         return detail::nearest<T>(negative, head, rest != 0, format::lowest + 64 * static_cast<int>(w) - up);
     }
-    /// value().
-    constexpr explicit operator T() const { return value(); }
-
-private:
-    static constexpr std::size_t words = (format::special - 2 + format::digits + 64 + 63) / 64;
-
     static constexpr void negate(const std::uint64_t (&from)[words], std::uint64_t (&to)[words]) {
         std::uint64_t carry = 1;
         for (std::size_t w = 0; w < words; ++w) {
@@ -140,14 +155,22 @@ private:
             carry &= static_cast<std::uint64_t>(to[w] == 0);
         }
     }
-    constexpr void add_number(T x, bool negated) {
-        if (const std::uint64_t special = detail::special_of(negated ? -x : x); special != detail::finite) {
-            *this += of_special(special);
-            return;
-        }
-        const auto bits = format::bits(x);
-        const int field = format::field(bits);
-        add_integer(format::significand(bits), format::negative(bits) != negated, field == 0 ? 0 : field - 1);
+    /// Adds an X, which is a T, or its negative.
+    template <class X>
+    constexpr void add_number(detail::bits_of_number<X> bits, bool negated) {
+        using of = detail::number_format<X>;
+        const bool negative = of::negative(bits) != negated;
+        if (const std::uint64_t special = detail::special_of<X>(bits); special != detail::finite)
+            *this += of_special(negated ? (special & 1) << 1 | special >> 1 : special);
+        else if constexpr (std::is_same_v<X, T>)
+            add_integer(of::significand(bits), negative, exponent_of<X>(bits) - of::lowest);
+        else
+            add_scaled(static_cast<std::int64_t>(of::significand(bits)), exponent_of<X>(bits), negative);
+    }
+    template <class X>
+    static constexpr int exponent_of(detail::bits_of_number<X> bits) {
+        const int field = detail::number_format<X>::field(bits);
+        return detail::number_format<X>::lowest + (field == 0 ? 0 : field - 1);
     }
     static constexpr exact_sum of_special(std::uint64_t special) {
         exact_sum made;
@@ -178,25 +201,26 @@ private:
             while (borrow != 0 && ++w < words) borrow = static_cast<std::uint64_t>(words_[w]-- == 0);
         }
     }
-    /// Adds units * 2^exponent, a multiple of the least subnormal.
-    void add_scaled(std::int64_t units, int exponent) {
+    /// Adds units * 2^exponent, a multiple of the least subnormal, or its negative.
+    constexpr void add_scaled(std::int64_t units, int exponent, bool negated) {
         const bool negative = units < 0;
         std::uint64_t m = negative ? 0 - static_cast<std::uint64_t>(units) : static_cast<std::uint64_t>(units);
         if (m == 0) return;
         if (exponent < format::lowest) m >>= format::lowest - exponent;
-        add_integer(m, negative, exponent < format::lowest ? 0 : exponent - format::lowest);
+        add_integer(m, negative != negated, exponent < format::lowest ? 0 : exponent - format::lowest);
     }
 
     /// Blocks of X, to which T converts exactly.
     template <class X>
     void add_whole(const X* x, std::size_t count) {
         detail::add_block(
-            x, count, [&](X one) { add_number(T(one), false); },
-            [&](std::int64_t units, int exponent) { add_scaled(units, exponent); });
+            x, count, [&](const X* one) { add_number<X>(detail::number_format<X>::bits_at(one), false); },
+            [&](std::int64_t units, int exponent) { add_scaled(units, exponent, false); });
     }
     template <class X>
     void add_array(const X* x, std::size_t count) {
         using loops = detail::block_loops<X>;
+        const detail::nearest_rounding mode;
         std::size_t i = 0;
         if (count >= 2 * loops::step)
             for (std::size_t whole = count / loops::step * loops::step; i < whole;) {
@@ -204,15 +228,15 @@ private:
                 add_whole(x + i, n);
                 i += n;
             }
-        for (; i < count; ++i) add_number(T(x[i]), false);
+        for (; i < count; ++i) add_number<X>(detail::number_format<X>::bits_at(x + i), false);
     }
     template <class X, class Get>
-    void add_converted(std::size_t count, Get get) {
+    void add_tiles(std::size_t count, Get get) {
         constexpr std::size_t length = detail::block_loops<X>::length;
         alignas(64) X tile[length];
         for (std::size_t at = 0; at < count; at += length) {
             const std::size_t n = count - at < length ? count - at : length;
-            for (std::size_t i = 0; i < n; ++i) tile[i] = static_cast<X>(get(at + i));
+            for (std::size_t i = 0; i < n; ++i) tile[i] = get(at + i);
             add_array(tile, n);
         }
     }

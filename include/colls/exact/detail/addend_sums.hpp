@@ -4,7 +4,8 @@
 // A tile is summed by vectors, in the registers. Where the addends of each element are within some binades of its
 // greatest, no rounding to units changes them, and a double, or two, holds their sum. Else the greatest magnitude of
 // each element gives its unit; each addend is rounded to units, and these are added as integers. If an element of the
-// tile is special, or may have to do with subnormals, the tile is summed again, number by number.
+// tile is special, or may have to do with subnormals, the tile is summed again, number by number. Where floats add up
+// exactly, in double, a compiler may regroup them; elsewhere fences keep it from that.
 #pragma once
 
 #include <colls/exact/detail/block_sums.hpp>
@@ -41,15 +42,16 @@ void sum_one_by_one(const addends_of<T>& all, std::size_t at, std::size_t count,
     for (std::size_t i = at; i < at + count; ++i) {
         level_of<T> level = 0;
         for (int r = 0; r < all.ranks; ++r)
-            if (const level_of<T> own = own_level(all.of(r)[i]); own > level) level = own;
+            if (const level_of<T> own = own_level<T>(lane_format<T>::bits_at(all.of(r) + i)); own > level) level = own;
         std::int64_t first = 0, second = 0;
         for (int r = 0; r < all.ranks; ++r) {
             std::int64_t one = 0, two = 0;
-            to_lanes(all.of(r)[i], level, one, two);
+            to_lanes<T>(lane_format<T>::bits_at(all.of(r) + i), level, one, two);
             first += one;
             if constexpr (lane_format<T>::lanes == 2) second += two;
         }
-        to[i] = from_lanes<T>(level, first, second);
+        const bits_of_number<T> made = from_lanes<T>(level, first, second);
+        std::memcpy(to + i, &made, sizeof made);
     }
 }
 
@@ -77,14 +79,16 @@ struct addend_vectors {
     /// Sums `step` elements whose addends are near each other. `far`: some bit of it is set where they are not, or
     /// where an element must be summed one by one; the sums are to be made again then. `odd`: as below.
     template <bool odd>
-    [[gnu::always_inline]] static void sum_near(const addends_of<X>& all, std::size_t at, X* to, integers& far) {
+    [[gnu::always_inline]] static void sum_near(
+        const addends_of<X>& all, std::size_t at, X* to, integers& far, const regrouping_fence& fence) {
         using integer = std::remove_reference_t<decltype(far[0])>;
         constexpr auto magnitude = static_cast<integer>(~std::make_unsigned_t<integer>{} >> 1);
         // The last bit of an addend is not below the unit of the greatest.
         constexpr integer binades = format::width * format::lanes - format::digits;
         constexpr integer highest = format::special - 6;  // sums of 32 are in range
         integers most{}, least = integers{} + magnitude;
-        doubles sums[halves]{}, rests[halves]{};
+        doubles sums[halves], rests[halves]{};
+        for (doubles& zero : sums) fence.clear<words>(zero);
         for (int r = 0; r < all.ranks; ++r) {
             integers bits;
             std::memcpy(&bits, all.of(r) + at, sizeof bits);
@@ -97,8 +101,16 @@ struct addend_vectors {
                 block_loops<X>::load(x, all.of(r) + at + 4 * h);
                 if constexpr (sizeof(X) == 8) {
                     // Knuth's sum and its error. The errors of 32 numbers so near each other add up exactly.
-                    const doubles sum = sums[h] + x, part = sum - sums[h];
-                    rests[h] += (sums[h] - (sum - part)) + (x - part);
+                    doubles sum = sums[h] + x;
+                    fence.after<words>(sum);
+                    doubles part = sum - sums[h];
+                    fence.after<words>(part);
+                    doubles other = sum - part;
+                    fence.after<words>(other);
+                    doubles rest = sums[h] - other, more = x - part;
+                    fence.after<words>(rest);
+                    fence.after<words>(more);
+                    rests[h] += rest + more;
                     sums[h] = sum;
                 } else {
                     sums[h] += x;
@@ -113,7 +125,8 @@ struct addend_vectors {
     /// Sums `step` elements. `bad`: some bit of it is set where an element must be summed one by one. `odd`: what float
     /// cannot hold sets its last bit: then rounding a second time is rounding once.
     template <bool odd>
-    [[gnu::always_inline]] static void sum(const addends_of<X>& all, std::size_t at, X* to, integers& bad) {
+    [[gnu::always_inline]] static void sum(
+        const addends_of<X>& all, std::size_t at, X* to, integers& bad, const regrouping_fence& fence) {
         using integer = std::remove_reference_t<decltype(bad[0])>;
         constexpr auto magnitude = static_cast<integer>(~std::make_unsigned_t<integer>{} >> 1);
         integers most{};
@@ -142,13 +155,13 @@ struct addend_vectors {
             for (int r = 0; r < all.ranks; ++r) {
                 doubles x;
                 block_loops<X>::load(x, all.of(r) + at + 4 * h);
-                add(x * scale, first, second);
+                add(x * scale, first, second, fence);
             }
             doubles made;
-            real(made, first);
+            real(made, first, fence);
             if constexpr (format::lanes == 2) {
                 doubles rest;
-                real(rest, second);
+                real(rest, second, fence);
                 made += rest * (1 / next);
             }
             made *= back;
@@ -176,25 +189,28 @@ private:
     }
     static constexpr double next = static_cast<double>(std::int64_t{1} << format::width);
 
-    [[gnu::always_inline]] static void whole(words& to, const doubles& units) {
-        const doubles shifted = units + format::to_integer;
+    [[gnu::always_inline]] static void whole(words& to, const doubles& units, const regrouping_fence& fence) {
+        doubles shifted = units + format::to_integer;
+        fence.after<words>(shifted);
         std::memcpy(&to, &shifted, sizeof to);
         to -= format::bits_of_double(format::to_integer);
     }
-    [[gnu::always_inline]] static void real(doubles& to, const words& x) {
+    [[gnu::always_inline]] static void real(doubles& to, const words& x, const regrouping_fence& fence) {
         const words shifted = x + format::bits_of_double(format::to_integer);
         std::memcpy(&to, &shifted, sizeof to);
         to -= format::to_integer;
+        fence.after<words>(to);
     }
-    [[gnu::always_inline]] static void add(const doubles& units, words& first, words& second) {
+    [[gnu::always_inline]] static void add(
+        const doubles& units, words& first, words& second, const regrouping_fence& fence) {
         words one;
-        whole(one, units);
+        whole(one, units, fence);
         first += one;
         if constexpr (format::lanes == 2) {
             doubles done;
-            real(done, one);
+            real(done, one, fence);
             words two;
-            whole(two, (units - done) * next);
+            whole(two, (units - done) * next, fence);
             second += two;
         }
     }
@@ -213,6 +229,7 @@ template <class T>
     using X = std::conditional_t<sizeof(T) == 8, double, float>;
     using vectors = addend_vectors<X>;
     constexpr bool is_small = is_small_float<T>;
+    const regrouping_fence fence;
     std::size_t at = 0;
     if (all.ranks <= exact_few_ranks)
         for (; at + lane_tile <= count; at += lane_tile) {
@@ -229,10 +246,10 @@ template <class T>
             }
             typename vectors::integers far{}, bad{};
             for (std::size_t i = 0; i < lane_tile; i += vectors::step)
-                vectors::template sum_near<is_small>(tile, i, made + i, far);
+                vectors::template sum_near<is_small>(tile, i, made + i, far, fence);
             if (has_bits(far))
                 for (std::size_t i = 0; i < lane_tile; i += vectors::step)
-                    vectors::template sum<is_small>(tile, i, made + i, bad);
+                    vectors::template sum<is_small>(tile, i, made + i, bad, fence);
             if (has_bits(bad))
                 sum_one_by_one(all, at, lane_tile, to);
             else
@@ -250,6 +267,7 @@ template <class T>
 /// The sums of `count` elements. `to` may be the first rank's addends.
 template <class T>
 void sum_addends(const addends_of<T>& all, std::size_t count, T* to) {
+    const nearest_rounding mode;
 #if defined(__x86_64__) && defined(__GNUC__)
     if (__builtin_cpu_supports("avx2")) return sum_addends_avx2(all, count, to);
 #endif

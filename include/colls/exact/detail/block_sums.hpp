@@ -6,10 +6,12 @@
 // at the next unit. Numbers of similar size need one cut or two, others a few more (Demmel and Nguyen 2015 bin numbers
 // so).
 //
-// Compiled for the baseline and for AVX2, as the reduce loops are. Blocks that hold subnormals, numbers near the end of
-// double's range, infinities or NaNs, and all blocks under -ffast-math, are added number by number, by integers.
+// Compiled for the baseline and for AVX2, as the reduce loops are; a caller runs it while it rounds to nearest. Blocks
+// that hold subnormals, numbers near the end of double's range, infinities or NaNs are added number by number, by
+// integers.
 #pragma once
 
+#include <colls/exact/detail/floating_point.hpp>
 #include <colls/exact/detail/number_format.hpp>
 
 #include <cstddef>
@@ -63,6 +65,7 @@ struct block_loops {
     using four = typename vectors_of<X>::four;
     using integers = typename vectors_of<X>::integers;
     using doubles = typename vectors_of<double>::four;
+    using words = std::uint64_t __attribute__((vector_size(32)));
 
     static constexpr std::size_t step = 16, length = sizeof(X) == 8 ? 1024 : 2048;
     /// log2 of the numbers that a lane sums.
@@ -93,6 +96,13 @@ struct block_loops {
         std::int64_t units = 0;
         for (std::size_t l = 0; l < step; ++l) units += static_cast<std::int64_t>(lanes[l] * scale);
         return {units, exponent};
+    }
+    /// The multiple of the unit that is next to v, where cut is 1.5 * 2^52 units.
+    [[gnu::always_inline]] static void round(doubles& to, const doubles& v, double cut, const regrouping_fence& fence) {
+        to = v + cut;
+        fence.after<words>(to);
+        to -= cut;
+        fence.after<words>(to);
     }
     /// Sixteen lanes.
     struct sums {
@@ -174,12 +184,15 @@ struct block_loops {
         sums s, rest;
         s.clear();
         rest.clear();
+        const regrouping_fence fence;
         const auto take = [=](const X* from, doubles& sum, doubles& left) {
-            doubles v;
+            doubles v, hi;
             load(v, from);
-            const doubles hi = (v + cut) - cut;
+            round(hi, v, cut, fence);
             sum += hi;
-            left += v - hi;
+            v -= hi;
+            fence.after<words>(v);
+            left += v;
         };
         for (std::size_t i = 0; i < count; i += step) {
             take(x + i, s.a, rest.a);
@@ -200,10 +213,12 @@ struct block_loops {
         typename block_loops<double>::bounds rest;
         s.clear();
         rest.clear();
+        const regrouping_fence fence;
         const auto take = [&](double* from, doubles& sum) {
-            doubles v;
+            doubles v, hi;
             std::memcpy(&v, from, sizeof v);
-            const doubles hi = (v + cut) - cut, left = v - hi;
+            round(hi, v, cut, fence);
+            const doubles left = v - hi;
             sum += hi;
             std::memcpy(from, &left, sizeof left);
             rest.take(from);
@@ -246,19 +261,17 @@ std::int64_t cut_block(double* x, std::size_t count, int top, scaled_integer& ma
     return block_loops<X>::cut_once(x, count, top, made);
 }
 
-/// Adds a block of float or double, of `count` numbers, a multiple of 16. add_number(x) and add_integer(units,
+/// Adds a block of float or double, of `count` numbers, a multiple of 16. add_number(&x) and add_integer(units,
 /// exponent) add to the sum.
 template <class X, class AddNumber, class AddInteger>
 void add_block(const X* x, std::size_t count, AddNumber add_number, AddInteger add_integer) {
     using loops = block_loops<X>;
     block_result made;
-#if !defined(__FAST_MATH__) && !defined(__ASSOCIATIVE_MATH__)
     sum_block(x, count, made);
-#endif
     for (int k = 0; k < made.count; ++k) add_integer(made.sums[k].units, made.sums[k].exponent);
     if (made.is_summed) return;
     if (!made.is_spread) {
-        for (std::size_t i = 0; i < count; ++i) add_number(x[i]);
+        for (std::size_t i = 0; i < count; ++i) add_number(x + i);
         return;
     }
     alignas(64) double left[loops::length];
@@ -270,7 +283,7 @@ void add_block(const X* x, std::size_t count, AddNumber add_number, AddInteger a
         top = block_loops<double>::exponent_of(most);
     }
     if constexpr (sizeof(X) == 8)
-        for (std::size_t i = 0; i < count; ++i) add_number(left[i]);
+        for (std::size_t i = 0; i < count; ++i) add_number(left + i);
 }
 
 }  // namespace colls::inline v1::detail

@@ -9,9 +9,11 @@
 // counts these.
 //
 // No bit depends on whether the processor flushes subnormals: what may be subnormal, and what is special, is computed
-// by integers, a tile at a time. The other tiles are loops in double, compiled for the baseline and for AVX2.
+// by integers, a tile at a time. The other tiles are loops in double, compiled for the baseline and for AVX2, which a
+// caller runs while it rounds to nearest.
 #pragma once
 
+#include <colls/exact/detail/floating_point.hpp>
 #include <colls/exact/detail/number_format.hpp>
 #include <colls/operators.hpp>
 
@@ -47,60 +49,64 @@ struct lane_format : number_format<T> {
     static constexpr double to_integer = 0x1.8p52;
     static constexpr std::uint64_t bits_of_double(double x) { return __builtin_bit_cast(std::uint64_t, x); }
     static constexpr double double_of(std::uint64_t bits) { return __builtin_bit_cast(double, bits); }
-    static constexpr std::int64_t integer(double x) {
-        return static_cast<std::int64_t>(bits_of_double(x + to_integer) - bits_of_double(to_integer));
-    }
-    static constexpr double real(std::int64_t x) {
-        return double_of(static_cast<std::uint64_t>(x) + bits_of_double(to_integer)) - to_integer;
+    /// x + to_integer as x.
+    static constexpr std::int64_t counted(double x) {
+        return static_cast<std::int64_t>(bits_of_double(x) - bits_of_double(to_integer));
     }
 };
 
 /// A number's own level.
 template <class T>
-constexpr level_of<T> own_level(T x) {
+constexpr level_of<T> own_level(bits_of_number<T> x) {
     using format = lane_format<T>;
     using bits = typename format::bits_type;
-    const bits magnitude = static_cast<bits>(format::bits(x) << 1);
+    const bits magnitude = static_cast<bits>(x << 1);
     const bits field = static_cast<bits>(magnitude >> format::digits);
     return static_cast<level_of<T>>(field | static_cast<bits>(field == 0 && magnitude != 0));
 }
 
 template <class T>
-constexpr std::int64_t special_count(T x) {
+constexpr std::int64_t special_count(bits_of_number<T> x) {
     using format = lane_format<T>;
-    const special_value s = special_of(x);
+    const special_value s = special_of<T>(x);
     return s == not_a_number     ? format::nan_counts
            : s == plus_infinity  ? format::plus_counts
            : s == minus_infinity ? format::minus_counts
                                  : 0;
 }
 
+/// m / 2^down, to nearest, ties to even. m < 2^62.
+constexpr std::int64_t shifted(std::int64_t m, int down) {
+    if (down <= 0) return m << -down;
+    if (down > 62) return 0;
+    const std::int64_t odd = m >> down & 1;
+    return (m + (std::int64_t{1} << (down - 1)) - 1 + odd) >> down;
+}
 /// The integers of any addend.
 template <class T>
-constexpr void to_lanes(T x, level_of<T> level, std::int64_t& first, std::int64_t& second) {
+constexpr void to_lanes(bits_of_number<T> x, level_of<T> level, std::int64_t& first, std::int64_t& second) {
     using format = lane_format<T>;
+    second = 0;
     if (level == format::special) {
-        first = special_count(x);
-        second = 0;
+        first = special_count<T>(x);
         return;
     }
-    constexpr std::uint64_t one = std::uint64_t{1023} << 52;
-    const std::uint64_t b = format::bits(x), field = b >> (format::digits - 1) & format::special;
-    const bool subnormal = field == 0;
-    const std::uint64_t apart = level - (subnormal ? 1 : field);  // 2^64 - 1 where all are zero
-    const std::uint64_t down = apart < 200 ? apart : 200;         // that far below, nothing is left
-    const double significand = format::double_of((b & format::fraction) << (53 - format::digits) | one) -
-                               format::double_of(subnormal ? one : 0);
-    const double sign_less = significand * format::double_of((1023 + format::width - 1 - down) << 52);
-    const double units = format::double_of(format::bits_of_double(sign_less) | b >> (8 * sizeof(T) - 1) << 63);
-    first = format::integer(units);
-    if constexpr (format::lanes == 2)
-        second = format::integer((units - format::real(first)) * format::double_of((1023ull + format::width) << 52));
+    const int field = format::field(x) > 0 ? format::field(x) : 1,
+              down = level - field + format::digits - format::width;
+    const bool negative = format::negative(x);
+    const auto m = static_cast<std::int64_t>(format::significand(x));
+    first = shifted(m, down);
+    if constexpr (format::lanes == 2) {
+        const std::int64_t rest = down < 62 ? m - (first << down) : m;
+        second = shifted(rest, down - format::width);
+        if (negative) second = -second;
+    }
+    if (negative) first = -first;
 }
 
-/// The number that any sum stands for.
+/// The bits of the number that any sum stands for.
 template <class T>
-constexpr T from_lanes(level_of<T> level, std::int64_t first, std::int64_t second) {
+constexpr bits_of_number<T> from_lanes(level_of<T> level, std::int64_t first, std::int64_t second) {
     using format = lane_format<T>;
     if (level == format::special) {
         constexpr std::int64_t mask = format::plus_counts - 1;
@@ -108,7 +114,7 @@ constexpr T from_lanes(level_of<T> level, std::int64_t first, std::int64_t secon
         if ((first & mask) != 0) special |= not_a_number;
         if ((first >> 21 & mask) != 0) special |= plus_infinity;
         if (first >> 42 != 0) special |= minus_infinity;
-        return value_of_special<T>(special);
+        return bits_of_special<T>(special);
     }
     // first * 2^43 + second, as 128 bits.
     constexpr int up = format::lanes == 2 ? format::width : 0;
@@ -138,10 +144,10 @@ template <class T>
     const std::size_t whole = count / lane_tile * lane_tile;
     for (std::size_t at = 0; at < whole; at += lane_tile) {
         level_of<T> made[lane_tile];
-        for (std::size_t i = 0; i < lane_tile; ++i) made[i] = own_level(x[at + i]);
+        for (std::size_t i = 0; i < lane_tile; ++i) made[i] = own_level<T>(lane_format<T>::bits_at(x + at + i));
         std::memcpy(levels + at, made, sizeof made);
     }
-    for (std::size_t i = whole; i < count; ++i) levels[i] = own_level(x[i]);
+    for (std::size_t i = whole; i < count; ++i) levels[i] = own_level<T>(lane_format<T>::bits_at(x + i));
 }
 template <class T>
 struct level_vector;
@@ -177,7 +183,7 @@ void to_lanes_one_by_one(
     const T* x, std::size_t count, const level_of<T>* levels, std::int64_t* first, std::int64_t* second) {
     for (std::size_t i = 0; i < count; ++i) {
         std::int64_t one, two;
-        to_lanes(x[i], levels[i], one, two);
+        to_lanes<T>(lane_format<T>::bits_at(x + i), levels[i], one, two);
         first[i] = one;
         if constexpr (lane_format<T>::lanes == 2) second[i] = two;
     }
@@ -195,12 +201,18 @@ template <class T>
             const std::uint32_t field = top - levels[i];  // for level 0 of double too large, and of no matter
             upper[i] = (format::lanes == 1 || field < 2046 ? field : 2046u) << 20;
         }
+        const regrouping_fence fence;
         const auto convert = [&](const auto* from) {
             for (std::size_t i = 0; i < lane_tile; ++i) {
                 const double units = static_cast<double>(from[i]) * power_of(upper[i]);
-                first[i] = format::integer(units);
-                if constexpr (format::lanes == 2)
-                    second[i] = format::integer((units - format::real(format::integer(units))) * next);
+                double whole = units + format::to_integer;
+                fence.after<std::uint64_t>(whole);
+                first[i] = format::counted(whole);
+                if constexpr (format::lanes == 2) {
+                    whole -= format::to_integer;
+                    fence.after<std::uint64_t>(whole);
+                    second[i] = format::counted((units - whole) * next + format::to_integer);
+                }
             }
         };
         if constexpr (is_small_float<T>) {
@@ -236,9 +248,17 @@ template <class T>
         upper[i] = ((format::lanes == 1 || level > format::width ? level : std::uint32_t{format::width}) + base) << 20;
     }
     // Both parts are exact, so their sum is rounded once.
+    const regrouping_fence fence;
+    const auto real = [&](std::int64_t integer) {
+        double made =
+            format::double_of(static_cast<std::uint64_t>(integer) + format::bits_of_double(format::to_integer));
+        made -= format::to_integer;
+        fence.after<std::uint64_t>(made);
+        return made;
+    };
     const auto units = [&](std::size_t i) {
-        double sum = format::real(first[i]);
-        if constexpr (format::lanes == 2) sum += format::real(second[i]) * next;
+        double sum = real(first[i]);
+        if constexpr (format::lanes == 2) sum += real(second[i]) * next;
         return sum * power_of(upper[i]);
     };
     if constexpr (is_small_float<T>) {
@@ -265,8 +285,10 @@ template <class T>
         if (n == lane_tile && ranks < format::few_ranks && is_plain<T>(levels + at)) {
             from_lanes_tile<T>(levels + at, first + at, second == nullptr ? nullptr : second + at, x + at);
         } else {
-            for (std::size_t i = at; i < at + n; ++i)
-                x[i] = from_lanes<T>(levels[i], first[i], second == nullptr ? 0 : second[i]);
+            for (std::size_t i = at; i < at + n; ++i) {
+                const bits_of_number<T> made = from_lanes<T>(levels[i], first[i], second == nullptr ? 0 : second[i]);
+                std::memcpy(x + i, &made, sizeof made);
+            }
         }
     }
 }
@@ -299,6 +321,7 @@ void find_levels(const T* x, std::size_t count, level_of<T>* levels) {
 /// The integers of each number. `second`: null for types of one.
 template <class T>
 void fill_lanes(const T* x, std::size_t count, const level_of<T>* levels, std::int64_t* first, std::int64_t* second) {
+    const nearest_rounding mode;
 #if defined(__x86_64__) && defined(__GNUC__)
     if (__builtin_cpu_supports("avx2")) return fill_lanes_avx2(x, count, levels, first, second);
 #endif
@@ -308,6 +331,7 @@ void fill_lanes(const T* x, std::size_t count, const level_of<T>* levels, std::i
 template <class T>
 void round_lanes(const level_of<T>* levels, const std::int64_t* first, const std::int64_t* second, std::size_t count,
     int ranks, T* x) {
+    const nearest_rounding mode;
 #if defined(__x86_64__) && defined(__GNUC__)
     if (__builtin_cpu_supports("avx2")) return round_lanes_avx2(levels, first, second, count, ranks, x);
 #endif
