@@ -1009,6 +1009,26 @@ TEST_CASE("colls: networks that are refused", "[tool]") {
     refused(R"({"kind": "flat", "ranks": 4})", "the network lacks 'link'");
     refused(R"({"kind": "flat", "ranks": 4, "link": {"latency_us": 1, "gbps": 1}})", "link has 'gbps'; it may have");
     refused(R"({"kind": "flat", "ranks": 4, "link": {"latency_us": "1", "gb_s": 1}})", "'latency_us' is no number");
+    refused(R"({"kind": "flat", "ranks": 4, "link": 5})", "link is not an object");
+    refused(R"({"kind": "flat", "ranks": 4, "link": {"latency_us": 1}})", "link lacks 'gb_s'");
+    refused(R"({"kind": "flat", "ranks": 4, "link": {"latency_us": 1, "gb_s": 1}, "gamma_ns": -1})", "is below 0");
+    refused(R"({"kind": "flat", "ranks": 4, "link": {"latency_us": 1, "gb_s": 1}, "buffered": 1})",
+        "the network: 'buffered' is not true or false");
+    refused(R"({"kind": "flat", "ranks": 4, "link": {"latency_us": 1, "gb_s": 1}, "chunk_kb": 64})",
+        "'chunk_kb' needs 'buffered': true");
+    refused(R"({"ranks": 2, "links": 7})", "the network: 'links' is no list");
+    refused(R"({"ranks": 2, "links": [{"from": 0, "to": 1, "latency_us": 1, "gb_s": 1, "both_ways": "no"}]})",
+        "a link: 'both_ways' is not true or false");
+    const std::string level = R"([{"down": 4, "up": 1, "latency_us": 1, "gb_s": 1}])";
+    refused(R"({"kind": "fat_tree", "levels": []})", "a fat tree has one level or more");
+    refused(R"({"kind": "fat_tree", "levels": )" + level + R"(, "spread": 3})", "the network: 'spread' is no text");
+    refused(R"({"kind": "fat_tree", "levels": )" + level + R"(, "spread": "even"})",
+        "'spread' is by_destination or hashed, not 'even'");
+    refused(R"({"kind": "torus", "sides": [0, 4], "link": {"latency_us": 1, "gb_s": 1}})", "is not positive");
+    refused(
+        R"({"kind": "torus", "sides": [65536, 65536], "link": {"latency_us": 1, "gb_s": 1}})", "there are more than");
+    refused(R"({"kind": "nccl", "file": "/nowhere.xml", "hosts": 1, "latency_us": 1, "network_latency_us": 1})",
+        "'file': '/nowhere.xml' cannot be opened");
     refused(R"({"kind": "flat", "ranks": 4.5, "link": {"latency_us": 1, "gb_s": 1}})", "'ranks' is no integer");
     refused(R"({"kind": "flat", "ranks": 4, "link": {"latency_us": 1, "gb_s": 0}})", "it is above 0");
     refused(R"({"kind": "flat", "ranks": 4, "link": {"latency_us": -1, "gb_s": 1}})", "it is not negative");
