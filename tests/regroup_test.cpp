@@ -12,31 +12,52 @@
 #include <dirent.h>
 #include <atomic>
 #include <csignal>
+#include <functional>
 #include <new>
 #include <optional>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 using namespace support;
 
 namespace {
 
-/// A group backend that fails to join a new group, as if memory had run out.
-struct failing_backend : passing_backend {
-    using passing_backend::passing_backend;
-    std::unique_ptr<rank_context> attach(
-        rank_context& from, std::uint64_t place, int rank, const list<int>& members) override {
-        if (!from.by_messages)
-            to_->attach(from, place, rank, members);  // over messages, destroying the result would tell `leave`
-        throw std::bad_alloc();
-    }
-    shared_backend whole() { return to_; }
-};
-
 /// How many ranks of a test came to each point. Shared by all ranks.
 struct counters {
     std::atomic<int> ready, completed, failed_joins, shrunk, pairs_that_work;
     std::atomic<int> right_errors, wrong;
+    /// Waits outside of the library, for half of the deadline at most.
+    void wait_until(const std::function<bool()>& is) {
+        for (const double until = colls::detail::seconds_now() + deadline / 2; !is();) {
+            if (colls::detail::seconds_now() > until) {
+                wrong += 1;
+                return;
+            }
+            std::this_thread::yield();
+        }
+    }
+    static constexpr int deadline = 20;
+};
+
+/// A group backend that joins new groups or, with `fails`, does not when all others have joined, as if memory had run
+/// out.
+struct joining_backend : passing_backend {
+    joining_backend(shared_backend to, counters& c, bool f) : passing_backend(std::move(to)), count(c), fails(f) {}
+    std::unique_ptr<rank_context> attach(
+        rank_context& from, std::uint64_t place, int rank, const list<int>& members) override {
+        if (fails && from.by_messages) {  // destroying what has joined would tell `leave`
+            count.wait_until([&] { return count.ready == from.size - 1; });
+            throw std::bad_alloc();
+        }
+        auto part = to_->attach(from, place, rank, members);
+        if (fails) throw std::bad_alloc();
+        count.ready += 1;
+        return part;
+    }
+    shared_backend whole() { return to_; }
+    counters& count;
+    const bool fails;
 };
 
 /// Runs f on n ranks. The error of run is ignored: ranks are killed or throw on purpose.
@@ -51,19 +72,21 @@ void run_ignoring_error(const std::string& transport, int n, F f) {
 
 TEST_CASE("split: a rank that cannot join the new group is named in the others' errors, and shrink still works",
     "[regroup]") {
+    const with_environment deadline("COLLS_TIMEOUT", std::to_string(counters::deadline).c_str());
     for (const std::string& transport : every_transport())
-        for (const int n : {2, 3, 5}) {
+        for (const auto& [n, failing] : {std::pair{2, 1}, {3, 2}, {5, 4}, {3, 0}, {5, 0}, {5, 2}}) {
             common<counters> shared;
             counters& count = *shared;
-            run_ignoring_error(transport, n, [&](colls::communicator& comm) {
-                const int failing = n - 1;
+            run_ignoring_error(transport, n, [&, n = n, failing = failing](colls::communicator& comm) {
                 auto& backend = comm.context().backend;
-                if (comm.rank() == failing) backend = std::make_shared<failing_backend>(backend);
+                backend = std::make_shared<joining_backend>(backend, count, comm.rank() == failing);
                 try {
                     colls::communicator part = comm.split(0, comm.rank());
                     count.wrong += 1;
                 } catch (const std::bad_alloc&) {
                     count.failed_joins += comm.rank() == failing;
+                    // The others do not wait for this rank, which knows nothing of the new group.
+                    count.wait_until([&] { return count.right_errors + count.wrong == n - 1; });
                 } catch (const colls::error& e) {
                     const bool right = e.code() == colls::errc::peer_failed && e.peer() == failing &&
                                        says(e.what(), "no more memory") &&
@@ -71,17 +94,49 @@ TEST_CASE("split: a rank that cannot join the new group is named in the others' 
                     (right ? count.right_errors : count.wrong) += 1;
                     if (!right) std::fprintf(stderr, "%s\n", e.what());
                 }
-                if (comm.rank() == failing) backend = static_cast<failing_backend&>(*backend).whole();
+                backend = static_cast<joining_backend&>(*backend).whole();
                 colls::communicator left = comm.shrink();
                 colls::barrier(left);
                 count.shrunk += left.size() == n;
             });
-            INFO(transport << ", " << n << " ranks");
+            INFO(transport << ", rank " << failing << " of " << n);
             CHECK(count.failed_joins == 1);
             CHECK(count.right_errors == n - 1);
             CHECK(count.shrunk == n);
             CHECK(count.wrong == 0);
         }
+}
+
+TEST_CASE("split: a rank that breaks a part, and leaves it before another one comes, is heard of there", "[regroup]") {
+    // Ranks 0 and 3 of nine have no connection for split groups: a split has none between them.
+    constexpr int n = 9;
+    const with_environment deadline("COLLS_TIMEOUT", std::to_string(counters::deadline).c_str());
+    for (const std::string& transport : every_transport()) {
+        common<counters> shared;
+        counters& count = *shared;
+        run_ignoring_error(transport, n, [&](colls::communicator& comm) {
+            {
+                colls::communicator part = comm.split(0, comm.rank());
+                if (comm.rank() == 3) part.abort("the oven is cold");
+                if (comm.rank() == 0) {
+                    count.wait_until([&] { return count.ready == n - 1; });
+                    try {
+                        std::vector<int> x(1);
+                        colls::recv(part, x, 3);
+                    } catch (const colls::error& e) {
+                        count.right_errors += says(e.what(), "the oven is cold");
+                    }
+                }
+            }
+            count.ready += 1;
+            colls::barrier(comm);  // rank 3 waits here, and is in no other group
+            count.completed += 1;
+        });
+        INFO(transport);
+        CHECK(count.right_errors == 1);
+        CHECK(count.completed == n);
+        CHECK(count.wrong == 0);
+    }
 }
 
 TEST_CASE("shrink: a rank that waits in another group for a rank that shrinks gets an error that names the cause",

@@ -54,6 +54,9 @@ public:
     virtual message_member join(const message_formation& f) = 0;
     /// The place is not used: another rank's was chosen.
     virtual void discard(std::uint64_t /*place*/, int /*size*/) {}
+    /// Called now and then while this rank waits in the group: serves what the process has beside the group's
+    /// transports, and peers may wait for. Never waits.
+    virtual void look() {}
     /// This rank leaves the group: called once, after its transports have been destroyed.
     virtual void close() {}
     /// Null where ranks that remain after a failure can form a group; else what to do instead, for an error.

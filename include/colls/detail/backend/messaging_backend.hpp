@@ -88,6 +88,7 @@ public:
     void look(rank_context& self, const wait_site* at, double seconds) override {
         collectives_->progress();
         messages_->progress();
+        group_->look();
         judge_suspect();
         // A rank that waits for long tells its peer in which call, and tells the ranks that wait for it that it waits.
         if (at == nullptr || seconds < 10e-3 || at->peer == none || at->peer == self.rank) return;
@@ -162,6 +163,7 @@ public:
         const shrink_agreement::value v = agreement_.agree(
             self, *collectives_, [this](int r) { return dead_[r]; }, [&] { return create(self.size); },
             [&] {
+                group_->look();
                 self.for_others([](rank_context& x) { x.backend->look(x, nullptr, 0); });
                 gate_lock::let_others_in();
             });

@@ -65,6 +65,10 @@ struct process_context {
         if (!shared_) shared_ = std::make_unique<trunk>(node, number + 4, rank, addresses());
         return *shared_;
     }
+    /// For ranks that wait in one of those groups, or have left it, while this rank waits in the first one.
+    void serve_shared() {
+        if (shared_) shared_->progress();
+    }
     std::vector<address> addresses() const {
         std::vector<address> all;
         for (const site& s : sites) all.push_back(s.at);
@@ -174,6 +178,7 @@ public:
         for (const int m : f.members) members.push_back(members_[static_cast<std::size_t>(m)]);
         return member_of(process_, f, std::move(members));
     }
+    void look() override { process_->serve_shared(); }
     const machine& figures() const override { return figures_; }
     std::byte* allocate(std::size_t bytes) override {
         return process_->network ? process_->network->take(bytes) : message_group::allocate(bytes);

@@ -65,6 +65,8 @@ public:
 
     /// There is a socket to or from the peer.
     bool is_connected() const { return own_.is_open() || theirs_.is_open(); }
+    /// Messages to the peer cannot be written before it has connected to this rank.
+    bool needs_peer() const { return message_socket().is_unused(); }
     /// The listener knows that nothing more comes from the peer.
     bool is_over() const { return end_ == end_of_peer::reported; }
     bool is_reachable() const { return end_ == end_of_peer::unseen && peer_ != shared_->rank; }

@@ -101,6 +101,8 @@ public:
 
     /// The transport of a group's rank; `members`: of each of its ranks, the number in the world.
     std::unique_ptr<message_transport> join(std::uint64_t group, int rank, const std::vector<int>& members);
+    /// Moves what can be moved without waiting, for all groups. They report to their listeners in their own `progress`.
+    void progress();
 
 private:
     friend class circuit;
@@ -129,6 +131,7 @@ private:
         int awaited = 0;                                  // flows with receives
         std::deque<std::pair<circuit*, int>> waiting;     // for room in `out`
         bool left = false, lost = false;
+        bool late = false;  // a group that has ended waited in vain for what is for the peer to leave
         std::string why;
     };
 
@@ -193,13 +196,13 @@ private:
         l.lands = nullptr;
         below_.peer(world).receives().pieces().move_to(l.segment.get(), false);
     }
-    void progress();
     void idle(double seconds) { below_.idle(seconds); }
     /// Takes the next envelope or segment, and posts the receive for what follows. False: it has not arrived.
     bool take(int world) {
         link& l = at(world);
         if (below_.received(world) == l.taken || l.lost) return false;
         ++l.taken;
+        l.late = false;
         if (std::exchange(l.segment_next, false)) {
             l.announced.bytes = std::exchange(l.lands, nullptr) != nullptr ? nullptr : l.segment.get();
             arrived(world, l.announced);
@@ -251,19 +254,26 @@ public:
     circuit(const circuit&) = delete;
     circuit& operator=(const circuit&) = delete;
     /// Says `leave` to the ranks that this one has had to do with and has not told that the group is broken, behind
-    /// what was sent; waits, at most `linger`, until all that has left.
+    /// what was sent; waits, at most `linger`, until all that has left. While it waits, this rank is missing in its
+    /// other groups. So it waits for a moment only where the group is broken, or the peer has not come to the trunk:
+    /// such a peer may never come. What is for it stays in the trunk, and goes when both ranks wait in any group.
     ~circuit() override {
         listening = nullptr;
         for (int r = 0; r < size(); ++r) drop_receives(r);
+        const double moment = seconds_now() + std::min(linger / 4, 0.5);
         linger_until(*this, [&] {
             bool waiting = false;
+            const bool past = seconds_now() > moment;
             for (int r = 0; r < size(); ++r) {
                 flow& f = at(r);
                 if (f.sends.empty() && f.contact && !f.told_broken && !f.said_leave && !f.ended) {
                     f.said_leave = true;
                     tell(r, control_message{control_kind::leave});
                 }
-                waiting = waiting || (!f.ended && (!f.sends.empty() || f.under_way > 0));
+                if (f.ended || (f.sends.empty() && f.under_way == 0)) continue;
+                trunk::link& l = over_.at(world(r));
+                if (f.told_broken || over_.below_.peer(world(r)).needs_peer()) l.late = l.late || past;
+                waiting = waiting || !l.late;
             }
             return !waiting;
         });
