@@ -74,7 +74,7 @@ TEST_CASE("split: a rank that cannot join the new group is named in the others' 
     "[regroup]") {
     const with_environment deadline("COLLS_TIMEOUT", std::to_string(counters::deadline).c_str());
     for (const std::string& transport : every_transport())
-        for (const auto& [n, failing] : {std::pair{2, 1}, {3, 2}, {5, 4}, {3, 0}, {5, 0}, {5, 2}}) {
+        for (const auto& [n, failing] : {std::pair{2, 1}, {3, 2}, {5, 0}}) {
             common<counters> shared;
             counters& count = *shared;
             run_ignoring_error(transport, n, [&, n = n, failing = failing](colls::communicator& comm) {

@@ -54,8 +54,8 @@ enum class control_kind : std::uint8_t {
     wiring,  ///< from transport to transport, never passed to the listener
     inquire,  ///< the sender asks for the receiver's latest calls; with `a` 1, for a long wait that it is in
     told,     ///< one of the sender's calls: `a` its number, `b` its fingerprint; the text describes it
-    refused,  ///< the sender has refused call `a` - 1 for an error on its own side, which the text describes; 0: it has
-              ///< made that call by now
+    refused,  ///< the sender has refused call `a` for an error on its own side, which the text describes: `a` as
+              ///< refusal_state::call
     away,     ///< the sender shrinks the group of number `a` and makes no call of this group meanwhile; 0: it is back
     waits     ///< a long wait that the sender is in: `a` as rank_state::waits
 };

@@ -200,8 +200,7 @@ private:
     // The peer may have refused the call for an error on its own side. It has 0.1 s to make the call correctly.
     void check_refusal(const wait_site& at) {
         const refusal_state& refusal = self_->memory.refusal(at.peer);
-        const std::uint64_t call = refusal.call.load(std::memory_order_acquire);
-        if (call == 0 || call - 1 > at.call) return;
+        if (!self_->log.refused.concerns(refusal.call.load(std::memory_order_acquire), at.call)) return;
         char text[decltype(refusal.text)::most + 1];
         refusal.text.load(text);
         fail(*self_, errc::peer_failed, at, error_text() << "rank " << at.peer << " refused this call: " << text);

@@ -8,12 +8,38 @@
 
 namespace colls::inline v1::detail {
 
+/// The calls that a rank has refused, for errors on its own side. They do not count as calls, since a program that is
+/// wrong on all ranks leaves the group as it was. So a refusal is named by its place, which is the number of the call
+/// that the rank would have made, and by how often the rank has refused there. Ranks whose programs are the same refuse
+/// equally often at each place, the slower ones later: what this rank has refused itself is no news of another rank.
+/// Where a peer refuses more often than this rank did at a place that this rank has passed, the programs part, or the
+/// peer alone is wrong, and the call of that place waits in vain unless the peer makes it soon. (Where both were wrong
+/// in different calls at one place, and the peer does not go on, the wait ends at its deadline.)
+struct refused_calls {
+    std::uint64_t latest[32] = {};  ///< by place: (place + 1) << 16 | how often
+
+    /// One more, at that place. Later places, and later refusals at a place, are greater numbers.
+    std::uint64_t add(std::uint64_t place) {
+        std::uint64_t& at = latest[place % 32];
+        if (at >> 16 != place + 1) at = (place + 1) << 16;
+        if ((at & 0xffff) != 0xffff) ++at;
+        return at;
+    }
+    /// Does a peer's refusal, by its number, keep it from the call that this rank waits in? Not one that this rank has
+    /// made too. Where a later place is remembered instead, this rank is far ahead, and cannot tell.
+    bool concerns(std::uint64_t refusal, std::uint64_t call) const {
+        const std::uint64_t place = (refusal >> 16) - 1;
+        return refusal != 0 && place <= call && refusal > latest[place % 32];
+    }
+};
+
 /// Collective calls.
 struct call_log {
     std::uint64_t count = 0;                ///< so far
     std::uint64_t history = 0;              ///< hash of all of them: a mismatch that a call misses the next one finds
     call_record recent[call_record::kept];  ///< the latest, by number modulo `kept`
-    bool has_refused = false;               ///< the call that would have been the next one
+    refused_calls refused;                  ///< by this rank
+    bool has_refused = false;               ///< the others know of one, and not that this rank has gone on
 
     call_record& of(std::uint64_t number) { return recent[number % call_record::kept]; }
     call_record& latest() { return of(count - 1); }

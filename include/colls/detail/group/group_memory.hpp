@@ -108,7 +108,7 @@ struct told_call {
 };
 /// A call that a rank has refused, for an error on its own side.
 struct alignas(line) refusal_state {
-    std::atomic<std::uint64_t> call;  ///< its number + 1; 0: none, or the rank has made the call by now
+    std::atomic<std::uint64_t> call;  ///< as refused_calls names it; 0: none, or the rank has made a call by now
     shared_text<30> text;
 };
 
