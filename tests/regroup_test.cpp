@@ -5,19 +5,25 @@
 #include "support/batch.hpp"
 #include "support/broken_transports.hpp"
 #include "support/every_transport.hpp"
+#include "support/fault.hpp"
 #include "support/says.hpp"
 
 #include <colls/detail/group/backoff.hpp>
 
 #include <dirent.h>
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <functional>
+#include <fstream>
 #include <new>
 #include <optional>
+#include <span>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 using namespace support;
 
@@ -344,4 +350,246 @@ TEST_CASE("split: groups kept over TCP take no descriptors, and each hears of a 
     CHECK(seen.wrong == 0);
     CHECK(seen.heard == (n - 1) * groups);
     CHECK(seen.other_errors == 0);
+}
+
+namespace {
+
+/// Of a rank that is stopped in the middle of a copy, and woken when the others have shrunk the group.
+struct stop_state {
+    std::atomic<pid_t> process[2];
+    std::atomic<int> filled, woken, left_out, wrong, completed;
+    std::atomic<int> too_slow;  ///< the machine: another rank missed the deadline
+};
+
+void wait_for(const std::atomic<int>& count, int value) {
+    for (const double until = colls::detail::seconds_now() + 30; count < value;) {
+        if (colls::detail::seconds_now() > until) throw std::runtime_error("a rank does not come");
+        std::this_thread::yield();
+    }
+}
+bool is_stopped(pid_t process) {
+    std::ifstream in("/proc/" + std::to_string(process) + "/stat");
+    std::string stat;
+    std::getline(in, stat);
+    const std::size_t after = stat.rfind(')');
+    return after != stat.npos && stat.compare(after, 3, ") T") == 0;
+}
+/// Makes the call again and again until it throws. `block`: what process `victim` stores into this rank's memory in
+/// it; when its first element has come, and not its last, the process is stopped.
+template <class F>
+void stop_in(std::span<int> block, pid_t victim, stop_state& state, F call) {
+    const std::atomic_ref first(block.front()), last(block.back());
+    bool stopped = false;
+    for (bool failed = false; !failed;) {
+        std::fill(block.begin(), block.end(), -1);
+        std::atomic<bool> over = false;
+        std::thread watch([&] {
+            while (!over && first == -1) {}
+            if (first == -1) return;
+            kill(victim, SIGSTOP);
+            while (!is_stopped(victim)) std::this_thread::yield();
+            stopped = last == -1;
+            if (!stopped) kill(victim, SIGCONT);
+        });
+        try {
+            call();
+        } catch (const colls::error&) {
+            failed = true;
+        }
+        over = true;
+        watch.join();
+    }
+    state.too_slow += !stopped;
+}
+/// On rank 0: no process stays stopped, whatever the test throws.
+struct waker {
+    stop_state* state;
+    ~waker() {
+        if (state == nullptr) return;
+        for (const auto& p : state->process)
+            if (p != 0) kill(p, SIGCONT);
+    }
+};
+/// Repeats a test on which the machine was too slow.
+template <class F>
+void run_stops(int n, stop_state& state, F f) {
+    for (int trial = 0; trial < 3 && (trial == 0 || state.too_slow > 0); ++trial) {
+        for (std::atomic<int>* x :
+            {&state.filled, &state.woken, &state.left_out, &state.wrong, &state.completed, &state.too_slow})
+            *x = 0;
+        run_ignoring_error("shm", n, f);
+    }
+}
+/// The ranks that are left shrink the group.
+colls::communicator shrink_to(colls::communicator& comm, int size, stop_state& state) {
+    colls::communicator left = comm.shrink();
+    left.context().env.timeout = 100;
+    if (left.size() == size) return left;
+    ++state.too_slow;
+    throw std::runtime_error("a rank is missing");
+}
+/// What the rank does that is stopped.
+template <class F>
+void be_stopped(colls::communicator& comm, stop_state& state, F call) {
+    try {
+        for (;;) call();
+    } catch (const colls::error& e) {
+        const bool right = says(e.what(), "the others have shrunk the group without this rank");
+        if (!right) std::fprintf(stderr, "%s\n", e.what());
+        state.left_out += right;
+    }
+    try {
+        comm = comm.shrink();
+    } catch (const colls::error& e) {
+        state.left_out += says(e.what(), "came too late");
+    }
+    ++state.woken;
+}
+
+constexpr std::size_t stop_count = std::size_t{1} << 20;
+constexpr double stop_deadline = 0.6;  // of the calls in which a rank is stopped
+
+/// An all_gather, in which each rank stores its block into the memory of every other one.
+struct gathered_memory {
+    colls::memory<int> in, out;
+    explicit gathered_memory(colls::communicator& comm)
+        : in(comm.allocate<int>(stop_count)),
+          out(comm.allocate<int>(stop_count * static_cast<std::size_t>(comm.size()))) {
+        std::fill_n(in.data(), stop_count, comm.rank());
+    }
+    std::span<int> block(int rank) { return {out.data() + stop_count * static_cast<std::size_t>(rank), stop_count}; }
+    void call(colls::communicator& comm) {
+        colls::all_gather<colls::direct>(comm, std::span<const int>(in.data(), stop_count),
+            std::span<int>(out.data(), stop_count * static_cast<std::size_t>(comm.size())));
+    }
+    /// Rank 0 stops the last rank in a call; the others shrink the group.
+    colls::communicator lose_last(colls::communicator& comm, pid_t victim, stop_state& state) {
+        comm.context().env.timeout = stop_deadline;
+        if (comm.rank() == 0)
+            stop_in(block(comm.size() - 1), victim, state, [&] { call(comm); });
+        else
+            try {
+                for (;;) call(comm);
+            } catch (const colls::error&) {}
+        return shrink_to(comm, comm.size() - 1, state);
+    }
+    void fill(int value) {
+        std::fill_n(in.data(), in.size(), value);
+        std::fill_n(out.data(), out.size(), -value);
+    }
+    bool holds(int value) {
+        return std::count(in.data(), in.data() + in.size(), value) == static_cast<std::ptrdiff_t>(in.size()) &&
+               std::count(out.data(), out.data() + out.size(), -value) == static_cast<std::ptrdiff_t>(out.size());
+    }
+};
+
+}  // namespace
+
+TEST_CASE("shrink: ranks that wake in the middle of a copy write to no memory that the others use", "[regroup]") {
+    common<stop_state> shared;
+    stop_state& state = *shared;
+    run_stops(4, state, [&](colls::communicator& comm) {
+        const int rank = comm.rank();
+        const waker at_end{rank == 0 ? &state : nullptr};
+        if (rank >= 2) state.process[rank - 2] = getpid();
+        gathered_memory memory(comm);
+        colls::barrier(comm);
+        const auto call = [&] { memory.call(comm); };
+        if (rank == 3) return be_stopped(comm, state, call);
+        comm = memory.lose_last(comm, state.process[1], state);
+        call();  // the memory is still memory of all three
+        for (int r = 0; r < 3; ++r)
+            state.wrong += std::count(memory.block(r).begin(), memory.block(r).end(), r) !=
+                           static_cast<std::ptrdiff_t>(stop_count);
+        if (rank == 2) return be_stopped(comm, state, call);
+        comm = memory.lose_last(comm, state.process[0], state);
+        gathered_memory more(comm);
+        memory.fill(10 + rank), more.fill(20 + rank);
+        colls::barrier(comm);
+        if (rank == 0)
+            for (const auto& p : state.process) kill(p, SIGCONT);
+        wait_for(state.woken, 2);
+        state.wrong += !memory.holds(10 + rank) || !more.holds(20 + rank);
+        call();
+        ++state.completed;
+    });
+    CHECK(state.too_slow == 0);
+    CHECK(state.left_out == 4);
+    CHECK(state.wrong == 0);
+    CHECK(state.completed == 2);
+}
+
+TEST_CASE("shrink: of a split group, with memory that ranks outside of that group use, too", "[regroup]") {
+    common<stop_state> shared;
+    stop_state& state = *shared;
+    run_stops(4, state, [&](colls::communicator& comm) {
+        const int rank = comm.rank();
+        const waker at_end{rank == 0 ? &state : nullptr};
+        if (rank == 2) state.process[0] = getpid();
+        gathered_memory memory(comm);
+        // Rank 3 is in no group that breaks, and shares one with ranks 0 and 1.
+        colls::communicator part = comm.split(rank == 3, rank), live = comm.split(rank == 2, rank),
+                            pair = comm.split(rank / 2, rank);
+        const auto call = [&] { memory.call(part); };
+        if (rank == 2) return be_stopped(part, state, call);
+        if (rank < 2) {
+            part = memory.lose_last(part, state.process[0], state);
+            memory.fill(10 + rank);
+            colls::barrier(part);
+            if (rank == 0) kill(state.process[0], SIGCONT);
+            wait_for(state.woken, 1);
+            state.wrong += !memory.holds(10 + rank);
+        }
+        ++state.filled;
+        wait_for(state.filled, 3);
+        colls::communicator later = live.split(0, rank);
+        for (colls::communicator* g : {&live, &later, &part, &pair, &live}) {
+            if (rank == 3 && g != &live && g != &later) continue;
+            std::fill_n(memory.in.data(), stop_count, 100 * g->size() + rank);
+            memory.call(*g);
+            for (int r = 0; r < g->size(); ++r) {
+                const int expected = 100 * g->size() + (r == 2 ? 3 : r);
+                state.wrong += std::count(memory.block(r).begin(), memory.block(r).end(), expected) !=
+                               static_cast<std::ptrdiff_t>(stop_count);
+            }
+        }
+        ++state.completed;
+    });
+    CHECK(state.too_slow == 0);
+    CHECK(state.left_out == 2);
+    CHECK(state.wrong == 0);
+    CHECK(state.completed == 3);
+}
+
+TEST_CASE("shrink: a rank that wakes between two copies by the kernel makes no other one", "[regroup]") {
+    const with_environment copies("COLLS_SINGLE_COPY", "1");
+    common<stop_state> shared;
+    stop_state& state = *shared;
+    run_stops(3, state, [&](colls::communicator& comm) {
+        const int rank = comm.rank();
+        const waker at_end{rank == 0 ? &state : nullptr};
+        if (rank == 2) state.process[0] = getpid();
+        constexpr std::size_t count = 8 * stop_count;
+        std::vector<int> in(count, rank), out(rank == 0 ? 3 * count : 0);
+        colls::barrier(comm);
+        comm.context().env.timeout = stop_deadline;
+        const auto call = [&] { colls::gather<colls::direct>(comm, std::span<const int>(in), std::span<int>(out), 0); };
+        if (rank == 2) return be_stopped(comm, state, call);
+        if (rank == 0)
+            stop_in(std::span(out).last(count), state.process[0], state, call);
+        else
+            try {
+                for (;;) call();
+            } catch (const colls::error&) {}
+        comm = shrink_to(comm, 2, state);
+        std::fill(out.begin(), out.end(), 10);
+        if (rank == 0) kill(state.process[0], SIGCONT);
+        wait_for(state.woken, 1);
+        state.wrong += std::count(out.begin(), out.end(), 10) != static_cast<std::ptrdiff_t>(out.size());
+        ++state.completed;
+    });
+    CHECK(state.too_slow == 0);
+    CHECK(state.left_out == 2);
+    CHECK(state.wrong == 0);
+    CHECK(state.completed == 2);
 }

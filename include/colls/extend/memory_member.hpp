@@ -64,6 +64,19 @@ public:
     /// A rank that does not answer may yet write into this rank's memory: what is deallocated from now on must not be
     /// allocated again.
     virtual void retire_memory() {}
+
+    // A shrink that leaves out a rank that may yet write, see docs/error_handling.md. By default nothing is done.
+    /// As `allocate`, for communicator::allocate: memory that `withdraw` moves.
+    virtual std::byte* allocate_for_program(std::size_t bytes) { return allocate(bytes); }
+    /// Are this group's ranks among those of another group of the same memory?
+    virtual bool is_within(const memory_group& /*other*/) const { return true; }
+    /// Moves what allocate_for_program has returned, at the same addresses, to where only this group's ranks see it,
+    /// once they `follow`. False: it is where it was.
+    virtual bool withdraw() { return false; }
+    /// Sees such memory of that rank of this group where the rank has moved it to. False: it cannot.
+    virtual bool follow(int /*rank*/) { return true; }
+    /// What memory_member::bytes is now: 0 where other ranks of this group do not see such memory of this rank.
+    virtual std::size_t reach() const { return ~std::size_t{0}; }
 };
 
 }  // namespace colls::inline v1::extend

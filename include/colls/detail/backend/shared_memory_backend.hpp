@@ -64,6 +64,7 @@ public:
     }
     bool dead(int rank) const override { return member_.base != nullptr && member_.group->dead(rank); }
     std::byte* take(std::size_t bytes) override { return member_.group->allocate(bytes); }
+    std::byte* take_for_program(std::size_t bytes) override { return member_.group->allocate_for_program(bytes); }
     void give(std::byte* at, std::size_t bytes) noexcept override { member_.group->deallocate(at, bytes); }
     void give_after(std::byte* at, std::size_t bytes, std::uint64_t operations) override {
         member_.group->deallocate_after(at, bytes, operations);
@@ -81,6 +82,7 @@ public:
         return self;
     }
     std::unique_ptr<rank_context> shrink(rank_context& from) override { return shrink_shared(from); }
+    extend::memory_group* by_memory() override { return member_.group.get(); }
     const machine& figures() override { return member_.group->figures(); }
 
 private:

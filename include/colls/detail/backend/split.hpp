@@ -7,6 +7,7 @@
 #include <colls/detail/group/backoff.hpp>
 #include <colls/detail/group/guarded.hpp>
 #include <colls/detail/group/progress_lock.hpp>
+#include <colls/extend/memory_member.hpp>
 
 namespace colls::inline v1::detail {
 
@@ -128,13 +129,59 @@ inline std::unique_ptr<rank_context> split_off(rank_context& self, int color, in
     return part;
 }
 
+/// A rank that is left out is still in a call, and may write: this rank's memory from allocate becomes memory of the
+/// new group's ranks alone. Groups with other ranks do not reach it any more, as if it were ordinary memory; where this
+/// rank has operations in flight in such a group, it stays where it is.
+[[gnu::cold]] inline void withdraw_from_others(rank_context& self, rank_context& left) {
+    extend::memory_group& keeps = *left.backend->by_memory();
+    bool stays = false;
+    self.for_others([&](rank_context& x) {
+        if (x.access.base == self.access.base && !x.backend->by_memory()->is_within(keeps))
+            stays = stays || x.in_call || !x.operations.in_flight.empty();
+    });
+    if (stays || !keeps.withdraw()) return;
+    self.for_others([&](rank_context& x) {
+        if (x.access.base == self.access.base) x.access.reach = x.backend->by_memory()->reach();
+    });
+}
+/// Waits until the other ranks of the new group have come so far in the shrink, and calls f(rank) then. A rank that
+/// does not come that far has died, or it breaks that group, and those of its ranks.
+template <class F>
+[[gnu::cold]] void meet_in_shrink(
+    rank_context& self, rank_context& left, const list<int>& members, shrink_stage stage, F f) {
+    self.memory.state(self.rank).shrinks.store(stage, std::memory_order_release);
+    const double until = seconds_now() + self.env.timeout;
+    for (int i = 0; i < left.size; ++i) {
+        const int r = members[i];
+        const auto has_come = [&] { return self.memory.state(r).shrinks.load(std::memory_order_acquire) >= stage; };
+        while (!has_come() && !self.backend->dead(r) && seconds_now() < until) {
+            self.backend->look(self, nullptr, 0);
+            call_hooks(self);
+            sched_yield();
+        }
+        if (self.backend->dead(r) || (has_come() && f(i))) continue;
+        const error_text why = error_text() << "colls: rank " << self.rank << " in shrink: rank " << r
+                                            << (has_come() ? "'s memory cannot be mapped"
+                                                           : " has not come to its end within the deadline");
+        const auto break_it = [&](rank_context& x) {
+            poison(x.memory, has_come() ? errc::unsupported : errc::timeout, x.rank, none, none, why.text());
+        };
+        const extend::memory_group& kept = *left.backend->by_memory();
+        break_it(left);
+        self.for_others([&](rank_context& x) {
+            if (x.access.base == self.access.base && x.backend->by_memory()->is_within(kept)) break_it(x);
+        });
+        return;
+    }
+}
+
 /// Shrinks a group whose ranks share memory. Each rank says that it takes part, and waits until every other rank does
 /// so, is dead, or has missed the deadline. Then it proposes the ranks that take part as members. The first proposal
 /// stands, so that all ranks that return agree, whatever each of them has seen.
 [[gnu::cold]] inline std::unique_ptr<rank_context> shrink_shared(rank_context& self) {
     const group_memory& m = self.memory;
     break_to_shrink(self);
-    m.state(self.rank).shrinks.store(1, std::memory_order_release);
+    m.state(self.rank).shrinks.store(shrink_stage::begun, std::memory_order_release);
     const auto gone = [&](int r) {
         return self.backend->dead(r) || m.state(r).gone.load(std::memory_order_acquire) != 0;
     };
@@ -180,7 +227,18 @@ inline std::unique_ptr<rank_context> split_off(rank_context& self, int color, in
                           << ", have shrunk the group without this rank, which came too late: leave, and start again")
                 .text(),
             self.rank, decider);
-    return self.backend->attach(self, m.proposal(decider).place, mine, members);
+    std::unique_ptr<rank_context> left = self.backend->attach(self, m.proposal(decider).place, mine, members);
+    if (self.access.is_whole()) return left;  // threads
+    // Until the shrink is over, no thread of these ranks touches the memory of another one.
+    meet_in_shrink(self, *left, members, shrink_stage::quiet, [](int) { return true; });
+    for (int r = 0; r < self.size; ++r)
+        if (m.members(decider)[r] == 0 && m.state(r).active.load(std::memory_order_seq_cst) != 0 && !gone(r)) {
+            withdraw_from_others(self, *left);
+            break;
+        }
+    meet_in_shrink(
+        self, *left, members, shrink_stage::withdrawn, [&](int i) { return left->backend->by_memory()->follow(i); });
+    return left;
 }
 
 }  // namespace colls::inline v1::detail

@@ -20,6 +20,10 @@ inline void direct_executor::pull(std::byte* to, int peer, const std::byte* from
 }
 inline void direct_executor::push(int peer, std::byte* to, const std::byte* from, std::size_t bytes, int round) {
     const auto process = static_cast<pid_t>(self_.memory.state(peer).process.load(std::memory_order_relaxed));
+    site.peer = peer;
+    site.round = round;
+    // This rank may have been stopped, and the peer may use that memory for something else by now.
+    confirm(self_, site);
     if (const int why = copy_to_process(process, to, from, bytes)) single_copy_failed(peer, round, why);
 }
 

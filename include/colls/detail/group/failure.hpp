@@ -19,7 +19,8 @@ namespace colls::inline v1::detail {
 [[gnu::cold]] inline void warn_of_lingering(error_text& text, const rank_context& self) {
     if (self.lingers != none)
         text << "; rank " << self.lingers
-             << " has not left its call: should it wake, it may yet write into buffers from allocate()";
+             << " has not left its call: should it wake before shrink returns, it may yet write into buffers from "
+                "allocate()";
 }
 
 /// The report, which names the rank that reports.
@@ -38,6 +39,10 @@ namespace colls::inline v1::detail {
         throw error(errc::peer_failed, text.text(), self.rank);
     }
     text << ": the group is broken: " << report_in(p);
+    const group_memory& m = self.memory;
+    if (const std::uint32_t decided = m.decision().decided.load(std::memory_order_acquire);
+        decided != 0 && m.members(static_cast<int>(decided) - 1)[self.rank] == 0)
+        text << "; the others have shrunk the group without this rank";
     warn_of_lingering(text, self);
     // The peer to blame: the peer that the report blames, unless that is this rank; then the rank that reports.
     const int peer = p.peer == none || p.peer == self.rank ? p.rank : p.peer;

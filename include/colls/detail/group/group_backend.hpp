@@ -12,8 +12,9 @@
 #include <memory>
 
 namespace colls::inline v1::extend {
+class memory_group;
 class message_group;
-}
+}  // namespace colls::inline v1::extend
 
 namespace colls::inline v1::detail {
 
@@ -53,6 +54,8 @@ class group_allocator {
 public:
     virtual ~group_allocator() = default;
     virtual std::byte* take(std::size_t bytes) = 0;  ///< throws std::bad_alloc
+    /// For the program. A shrink withdraws it from ranks that it leaves out.
+    virtual std::byte* take_for_program(std::size_t bytes) { return take(bytes); }
     virtual void give(std::byte* at, std::size_t bytes) noexcept = 0;
     /// The same once every other rank has completed so many operations, or has left.
     virtual void give_after(std::byte* at, std::size_t bytes, std::uint64_t /*operations*/) { give(at, bytes); }
@@ -100,6 +103,8 @@ public:
     virtual const machine& figures() = 0;
     /// This rank's part of a group that passes messages; null where ranks share memory.
     virtual extend::message_group* by_messages() { return nullptr; }
+    /// This rank's part of a group that shares memory; null where ranks pass messages.
+    virtual extend::memory_group* by_memory() { return nullptr; }
 };
 
 /// Memory of a group outlives it where it is still in use, and with it the backend.

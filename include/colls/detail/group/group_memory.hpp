@@ -53,9 +53,16 @@ struct alignas(line) rank_state {
     std::atomic<std::uint64_t> board_at;  ///< ... and when it last said so, in milliseconds
     std::atomic<std::uint64_t> waits;     ///< a long wait that it is in now, as long_wait says; 0: none
     std::atomic<std::uint32_t> arrived;   ///< processes: how far it is in forming the group
-    std::atomic<std::uint32_t> shrinks;   ///< it takes part in shrinking the group
+    std::atomic<std::uint32_t> shrinks;   ///< how far it is in shrinking the group: see shrink_stage
     std::atomic<std::int64_t> process;    ///< its process
     std::atomic<std::uint64_t> away;  ///< it shrinks the group of this number, and comes to no call of this one; 0: no
+};
+
+/// 0: the rank takes no part in a shrink of the group.
+enum shrink_stage : std::uint32_t {
+    begun = 1,
+    quiet,      ///< it knows the decision, and no thread of it makes calls until the end
+    withdrawn,  ///< its memory is where the new group's ranks are to see it
 };
 
 /// Point to point: one per ordered pair of ranks.

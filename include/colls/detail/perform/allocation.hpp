@@ -24,7 +24,7 @@ COLLS_INLINE allocation* allocate(rank_context& self, std::size_t count, std::si
     if (count > most / element) throw std::bad_array_new_length();
     const std::size_t bytes = count * element;
     auto a = std::make_unique<allocation>(allocation{self.backend, nullptr, bytes, self.born});
-    at = a->at = self.backend->take(bytes);
+    at = a->at = self.backend->take_for_program(bytes);
     return a.release();
 }
 COLLS_INLINE void deallocate(allocation* a) {

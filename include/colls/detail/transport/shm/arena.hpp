@@ -16,11 +16,13 @@
 #include <colls/detail/support/wait_hook.hpp>
 #include <colls/detail/transport/shm/staging_probe.hpp>
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -57,6 +59,7 @@ struct arena_head {
     staging_figures staging;
     outcome how;
     std::atomic<std::uint32_t> arrivals;  ///< of ranks, over all phases of assembling: ranks sleep on it
+    std::atomic<std::uint64_t> end;       ///< of the file: what ranks withdraw goes behind it
 };
 
 /// The shared memory as one process sees it.
@@ -66,6 +69,7 @@ public:
     explicit arena(int ranks) : arena(ranks, create_file()) {
         head().figures = measured();
         head().staging = measured_staging();
+        head().end.store(bytes_, std::memory_order_relaxed);
     }
     /// Maps that file. Throws colls::error.
     arena(int ranks, descriptor file) : ranks_(ranks), file_(std::move(file)) {
@@ -114,9 +118,9 @@ public:
     void be(int rank) {
         dead_ = std::make_unique<std::atomic<bool>[]>(static_cast<std::size_t>(ranks_));
         watched_ = std::make_unique<descriptor[]>(static_cast<std::size_t>(ranks_));
+        followed_.assign(static_cast<std::size_t>(ranks_), 0);
         rank_ = rank;
-        const std::size_t share = part_bytes();
-        free_.push_back({head_bytes + control_bytes(ranks_) + share * static_cast<std::size_t>(rank), share});
+        rest_ = {part_of(rank), part_bytes()};
     }
     int rank() const { return rank_; }
     /// The process of that rank, once assembled.
@@ -124,17 +128,33 @@ public:
         return static_cast<pid_t>(whole().state(rank).process.load(std::memory_order_relaxed));
     }
 
-    std::byte* take(std::size_t bytes) {
+    /// The program's memory grows from the begin of the part, the library's from its end: they have no page in common.
+    enum class use { library, program };
+    std::byte* take(std::size_t bytes, use of = use::library) {
         const std::lock_guard lock(mutex_);
+        pool& from = of == use::program ? program_ : library_;
         bytes = padded(bytes);
-        std::size_t best = free_.size();
-        for (std::size_t i = 0; i < free_.size(); ++i)
-            if (free_[i].bytes >= bytes && (best == free_.size() || free_[i].bytes < free_[best].bytes)) best = i;
-        if (best == free_.size()) throw std::bad_alloc();
-        const std::size_t at = free_[best].at;
-        free_[best].at += bytes;
-        free_[best].bytes -= bytes;
-        if (free_[best].bytes == 0) free_.drop(best);
+        const auto find = [&] {
+            std::size_t best = from.free.size();
+            for (std::size_t i = 0; i < from.free.size(); ++i)
+                if (from.free[i].bytes >= bytes &&
+                    (best == from.free.size() || from.free[i].bytes < from.free[best].bytes))
+                    best = i;
+            return best;
+        };
+        std::size_t best = find();
+        if (best == from.free.size()) {
+            const std::size_t pages = (bytes + page - 1) / page * page;
+            if (rest_.bytes < pages) throw std::bad_alloc();
+            rest_.bytes -= pages;
+            from.add({of == use::program ? rest_.at : rest_.at + rest_.bytes, pages});
+            if (of == use::program) rest_.at += pages;
+            best = find();
+        }
+        const std::size_t at = from.free[best].at;
+        from.free[best].at += bytes;
+        from.free[best].bytes -= bytes;
+        if (from.free[best].bytes == 0) from.free.drop(best);
         return base_ + at;
     }
     /// A system that cannot do it (Linux before 5.14) gives each page when it is first used.
@@ -145,16 +165,10 @@ public:
     }
     void give(std::byte* p, std::size_t bytes) noexcept {
         const std::lock_guard lock(mutex_);
-        if (pinned_) return;
-        extent back{static_cast<std::size_t>(p - base_), padded(bytes)};
-        for (std::size_t i = 0; i < free_.size();)
-            if (free_[i].at + free_[i].bytes == back.at || back.at + back.bytes == free_[i].at) {
-                back = {free_[i].at < back.at ? free_[i].at : back.at, free_[i].bytes + back.bytes};
-                free_.drop(i);
-            } else {
-                ++i;
-            }
-        free_.push_back(back);
+        const auto at = static_cast<std::size_t>(p - base_);
+        pool& to = at < rest_.at ? program_ : library_;
+        if (to.pinned) return;
+        to.add({at, padded(bytes)});
         // Whole pages are given back to the system.
         const std::size_t first = (static_cast<std::size_t>(p - base_) + page - 1) / page * page;
         const std::size_t last = static_cast<std::size_t>(p - base_) + padded(bytes);
@@ -174,11 +188,61 @@ public:
     }
     /// Is the address in this rank's part?
     bool owns(const std::byte* at) const {
-        const auto first = base_ + head_bytes + control_bytes(ranks_) + part_bytes() * static_cast<std::size_t>(rank_);
+        const auto first = base_ + part_of(rank_);
         return at >= first && at < first + part_bytes();
     }
     /// A rank that does not answer may yet write: memory that is given back is not taken again.
-    void pin() { pinned_ = true; }
+    void pin() {
+        const std::lock_guard lock(mutex_);
+        library_.pinned = program_.pinned = true;
+    }
+    /// Moves the program's memory to other pages, at the same addresses, which `sharers` follow: a rank that may yet
+    /// write writes into pages that nobody uses. False: nothing has moved, since the system gives no other pages.
+    bool withdraw(const std::vector<int>& sharers) {
+        const std::lock_guard lock(mutex_);
+        const std::size_t first = part_of(rank_), bytes = rest_.at - first;
+        moved_part& own = moved(rank_);
+        const std::size_t before = own.at.load(std::memory_order_relaxed),
+                          moved_before = own.bytes.load(std::memory_order_relaxed);
+        const std::size_t to = head().end.fetch_add(bytes, std::memory_order_relaxed);
+        if (stays_ || bytes == 0 || !grow_to(to + bytes)) return false;
+        std::size_t done = 0;
+        while (done < bytes && !stays_) {
+            const bool again = done < moved_before;
+            const std::size_t from = again ? before + done : first + done,
+                              n = std::min(std::size_t{4} << 20, (again ? moved_before : bytes) - done);
+            stays_ = !copy_pages(from, to + done, first + done, n) || !map_at(first + done, to + done, n);
+            if (stays_) break;
+            // What was there goes at once: else all would take its memory twice.
+            fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(from),
+                static_cast<off_t>(n));
+            done += n;
+        }
+        if (done == 0) return false;
+        own.bytes.store(done, std::memory_order_relaxed);
+        own.at.store(to, std::memory_order_release);
+        sharers_ = sharers;
+        program_.pinned = stays_;
+        return true;
+    }
+    /// Sees the program's memory of that rank where the rank has withdrawn it to. False: the system refuses.
+    bool follow(int rank) {
+        const moved_part& m = moved(rank);
+        const std::size_t at = m.at.load(std::memory_order_acquire);
+        std::size_t& known = followed_[static_cast<std::size_t>(rank)];
+        if (at == 0 || at == known || rank == rank_) return true;
+        known = at;
+        return map_at(part_of(rank), at, m.bytes.load(std::memory_order_relaxed));
+    }
+    /// Do all these ranks see the program's memory of this rank?
+    bool is_seen_by(const std::vector<int>& ranks) const {
+        const std::lock_guard lock(mutex_);
+        return sharers_.empty() || is_within(ranks, sharers_);
+    }
+    static bool is_within(const std::vector<int>& ranks, const std::vector<int>& others) {
+        return std::all_of(ranks.begin(), ranks.end(),
+            [&](int r) { return std::find(others.begin(), others.end(), r) != others.end(); });
+    }
 
     /// Finds out, at most once a millisecond, or 10 where they are many, which ranks' processes have ended.
     void look() {
@@ -309,9 +373,55 @@ private:
         std::atomic<std::uint64_t> at, value;
         std::atomic<single_copies> result;
     };
+    /// Where in the file a rank's memory of the program is since the rank has withdrawn it, and how much; 0: it has
+    /// not.
+    struct moved_part {
+        std::atomic<std::uint64_t> at, bytes;
+    };
     struct extent {
         std::size_t at, bytes;
     };
+    struct pool {
+        list<extent> free;
+        bool pinned = false;  // what is given back is not taken again
+        void add(extent back) {
+            for (std::size_t i = 0; i < free.size();)
+                if (free[i].at + free[i].bytes == back.at || back.at + back.bytes == free[i].at) {
+                    back = {free[i].at < back.at ? free[i].at : back.at, free[i].bytes + back.bytes};
+                    free.drop(i);
+                } else {
+                    ++i;
+                }
+            free.push_back(back);
+        }
+    };
+    /// The file grows to that size, whoever else makes it grow meanwhile. False: a limit, or the system, is against it.
+    bool grow_to(std::size_t bytes) const {
+        rlimit files{};
+        if (getrlimit(RLIMIT_FSIZE, &files) == 0 && bytes > files.rlim_cur) return false;
+        return fallocate(file_.get(), 0, static_cast<off_t>(bytes - page), page) == 0;
+    }
+    /// Copies what is at `from` in the file, and at `where` in memory, to another place of the file. Holes stay holes.
+    bool copy_pages(std::size_t from, std::size_t to, std::size_t where, std::size_t bytes) const {
+        const auto end = static_cast<off_t>(from + bytes);
+        for (auto next = static_cast<off_t>(from);;) {
+            const off_t data = lseek(file_.get(), next, SEEK_DATA);
+            if (data < 0 || data >= end) return data >= 0 || errno == ENXIO;
+            const off_t hole = std::min(lseek(file_.get(), data, SEEK_HOLE), end);
+            for (next = data; next < hole;) {
+                const auto skip = static_cast<std::size_t>(next) - from;
+                const ssize_t n = pwrite(file_.get(), base_ + where + skip, static_cast<std::size_t>(hole - next),
+                    static_cast<off_t>(to + skip));
+                if (n < 0 && errno == EINTR) continue;
+                if (n <= 0) return false;
+                next += n;
+            }
+        }
+    }
+    bool map_at(std::size_t where, std::size_t in_file, std::size_t bytes) const {
+        return mmap(base_ + where, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, file_.get(),
+                   static_cast<off_t>(in_file)) != MAP_FAILED;
+    }
     struct loan {
         std::byte* at;
         std::size_t bytes;
@@ -326,10 +436,13 @@ private:
         return reinterpret_cast<copy_trial*>(numbers() + 2 * static_cast<std::ptrdiff_t>(ranks_))[rank];
     }
     core_share& share(int rank) const { return reinterpret_cast<core_share*>(&trial(ranks_))[rank]; }
+    moved_part& moved(int rank) const { return reinterpret_cast<moved_part*>(&share(ranks_))[rank]; }
     static constexpr std::size_t padded(std::size_t bytes) { return bytes == 0 ? 128 : (bytes + 127) / 128 * 128; }
     static std::size_t control_bytes(int ranks) {
         return (group_memory::bytes(ranks) +
-                   (8 + sizeof(copy_trial) + sizeof(core_share)) * static_cast<std::size_t>(ranks) + page - 1) /
+                   (8 + sizeof(copy_trial) + sizeof(core_share) + sizeof(moved_part)) *
+                       static_cast<std::size_t>(ranks) +
+                   page - 1) /
                page * page;
     }
     /// A rank may allocate as much as the machine has: a page takes memory only once it is used.
@@ -343,6 +456,9 @@ private:
     }
     std::size_t part_bytes() const {
         return (bytes_ - head_bytes - control_bytes(ranks_)) / static_cast<std::size_t>(ranks_) / page * page;
+    }
+    std::size_t part_of(int rank) const {
+        return head_bytes + control_bytes(ranks_) + part_bytes() * static_cast<std::size_t>(rank);
     }
     [[noreturn]] static void refuse(const char* what, int why) {
         error_text text;
@@ -362,11 +478,14 @@ private:
     std::size_t bytes_ = 0;
     std::byte* base_ = nullptr;
     int rank_ = none;
-    std::mutex mutex_;    // of the allocator: any thread may give memory back
-    std::mutex lending_;  // of lent_
-    std::mutex looking_;  // of looked_: threads of a process may each have a group here
-    list<extent> free_;
-    bool pinned_ = false;
+    mutable std::mutex mutex_;  // of the allocator: any thread may give memory back
+    std::mutex lending_;        // of lent_
+    std::mutex looking_;        // of looked_: threads of a process may each have a group here
+    pool library_, program_;
+    extent rest_{};                      // between the program's and the library's memory
+    bool stays_ = false;                 // the program's memory: the system has refused to move it
+    std::vector<int> sharers_;           // of the program's memory, once it was withdrawn
+    std::vector<std::size_t> followed_;  // of each rank, as moved_part::at
     std::vector<loan> lent_;
     std::unique_ptr<std::atomic<bool>[]> dead_;  // by rank
     std::unique_ptr<descriptor[]> watched_;      // the ranks' processes

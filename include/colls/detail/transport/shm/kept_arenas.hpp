@@ -30,7 +30,8 @@ public:
         for (const entry& k : all_) {
             if (k.born != count_forks() || (best && best->number < k.memory->number)) continue;
             k.memory->look();
-            if (!ranks_of(*k.memory, processes).empty()) best = k.memory;
+            const std::vector<int> ranks = ranks_of(*k.memory, processes);
+            if (!ranks.empty() && k.memory->is_seen_by(ranks)) best = k.memory;
         }
         return best;
     }

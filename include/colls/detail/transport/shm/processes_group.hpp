@@ -21,7 +21,7 @@ public:
         m.group = shared_from_this();
         m.control = control_;
         m.base = arena_->base();
-        m.bytes = arena_->bytes();
+        m.bytes = reach();
         m.copies_between = arena_->copies_between();
         m.copies_always = arena_->copies_always();
         m.copies_faster = arena_->head().staging.single_copy;
@@ -34,6 +34,13 @@ public:
     void look() override { arena_->look(); }
     bool dead(int rank) const override { return arena_->dead(ranks_[static_cast<std::size_t>(rank)]); }
     std::byte* allocate(std::size_t bytes) override { return arena_->take(bytes); }
+    std::byte* allocate_for_program(std::size_t bytes) override { return arena_->take(bytes, arena::use::program); }
+    bool is_within(const memory_group& other) const override {
+        return arena::is_within(ranks_, static_cast<const processes_group&>(other).ranks_);
+    }
+    bool withdraw() override { return arena_->withdraw(ranks_); }
+    bool follow(int rank) override { return arena_->follow(ranks_[static_cast<std::size_t>(rank)]); }
+    std::size_t reach() const override { return arena_->is_seen_by(ranks_) ? arena_->bytes() : 0; }
     void deallocate(std::byte* at, std::size_t bytes) noexcept override { arena_->give(at, bytes); }
     void deallocate_after(std::byte* at, std::size_t bytes, std::uint64_t operations) override {
         // This rank has left. Where `control` no longer says so all have left, and it has become memory of another use.
