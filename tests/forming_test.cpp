@@ -2,6 +2,7 @@
 // not by its deadline. The rank is traced (ptrace), and killed at a call.
 #include "catch.hpp"
 
+#include "support/forbidden.hpp"
 #include "support/ports.hpp"
 #include "support/random.hpp"
 
@@ -215,6 +216,32 @@ TEST_CASE("forming: a limit that one rank meets is named by all ranks, before th
                         CHECK((names || std::strstr(how.text, ("rank " + std::to_string(victim)).c_str()) != nullptr));
                     }
                 }
+}
+
+TEST_CASE("forming: what a sandbox refuses to a rank, or to all, is named by all ranks, before their deadlines",
+    "[forming]") {
+    for (const shape& s : shapes)
+        for (const bool sockets : {false, true})
+            for (const int victim : {-1, 0, s.ranks - 1}) {
+                run(s, -1, 0, [&](int r) {
+                    if (victim < 0 || r == victim)
+                        support::forbid(sockets ? support::no_unix_sockets : support::no_memory_files);
+                });
+                // Memory is made, and sockets are needed, by the first rank of a host.
+                const bool fails = s.name != std::string("tcp") && (sockets || victim != s.ranks - 1);
+                int named = 0;
+                for (int r = 0; r < s.ranks; ++r) {
+                    const ending& how = endings()[r];
+                    INFO(s.name << ", " << (sockets ? "sockets" : "memory") << ", victim " << victim << "; rank " << r
+                                << ": " << how.text);
+                    CHECK(how.done == 1);
+                    CHECK(how.code != 100 + static_cast<int>(colls::errc::timeout));
+                    CHECK((how.code == 0) == !fails);
+                    named += std::strstr(how.text, sockets ? "ranks of this host" : "COLLS_TRANSPORT=tcp") != nullptr ||
+                             std::strstr(how.text, "the shared memory of this host") != nullptr;
+                }
+                CHECK(named >= (fails ? 1 : 0));
+            }
 }
 
 #endif

@@ -340,6 +340,17 @@ TEST_CASE("launch: reads Slurm's variables", "[launch]") {
     CHECK(read(with(slurm, {{"SLURM_STEP_NUM_TASKS", "6"}})).size == 6);
 }
 
+TEST_CASE("launch: a task of a heterogeneous job of Slurm is refused", "[launch]") {
+    // As in `srun a : b`, where a task hears of the tasks of its own component only, and as in `srun a`.
+    for (const char* name : {"SLURM_HET_SIZE", "SLURM_PACK_SIZE"})
+        CHECK(lacks(error_of(with(slurm, {{name, "2"}})),
+                  {"heterogeneous job", std::string(name) + " is 2", "COLLS_SIZE", "COLLS_MASTER_ADDR"}) == "");
+    CHECK(read(with(slurm, {{"SLURM_HET_SIZE", "1"}})).size == 8);
+    CHECK(read(with(slurm, {{"SLURM_HET_SIZE", "2"}, {"COLLS_RANK", "9"}, {"COLLS_SIZE", "12"},
+                               {"COLLS_MASTER_ADDR", "rack03"}}))
+              .size == 12);
+}
+
 TEST_CASE("launch: a Slurm allocation or batch script is no launch", "[launch]") {
     CHECK(read({{"SLURM_NTASKS", "8"}, {"SLURM_JOB_ID", "4711"}, {"SLURM_JOB_NODELIST", "a[1-2]"}}).size == 1);
     // A batch script runs as a task of its own, which is not a step.

@@ -3,6 +3,7 @@
 #include "catch.hpp"
 
 #include "support/every_transport.hpp"
+#include "support/forbidden.hpp"
 #include "support/launch.hpp"
 #include "support/random.hpp"
 #include "support/says.hpp"
@@ -12,7 +13,12 @@
 #include <colls/transports/shm.hpp>
 
 #include <fcntl.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include <atomic>
@@ -21,6 +27,8 @@
 #include <cstring>
 #include <filesystem>
 #include <numeric>
+#include <span>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -263,7 +271,9 @@ TEST_CASE("processes: run throws how a rank ended", "[processes]") {
             works(comm);
         });
         CHECK(killed.first == colls::errc::peer_failed);
-        CHECK(killed.second.find("rank 2's process was killed by signal 9") != std::string::npos);
+        CHECK(killed.second.find(
+                  "rank 2's process was killed by signal 9 (if nobody has killed it, memory has run out") !=
+              std::string::npos);
         const auto left = outcome([&](colls::communicator& comm) {
             if (comm.rank() == 0) _exit(7);
             works(comm);
@@ -423,6 +433,104 @@ TEST_CASE("processes: the death of a rank is found though it has forked a child,
         CHECK(c.wrong == 0);  // the child's call was refused
         CHECK(says(text, "rank 2's process was killed by signal 9"));
     }
+}
+
+namespace {
+
+/// What f returns in a process of its own.
+template <class F>
+int in_other_process(F f) {
+    const pid_t child = fork();
+    if (child == 0) {
+        int status = 100;
+        try {
+            status = f();
+        } catch (const std::exception& e) {
+            std::fprintf(stderr, "%s\n", e.what());
+        }
+        _exit(status);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+/// Calls in memory of the group, and in other memory; then rank 2 leaves, and the others shrink the group.
+void work_and_shrink(colls::communicator& comm) {
+    std::vector<int> x(100'000, 1);
+    auto y = comm.allocate<int>(x.size());
+    std::copy(x.begin(), x.end(), y.data());
+    colls::all_reduce(comm, x, colls::sum);
+    colls::all_reduce(comm, y, colls::sum);
+    if (comm.rank() == 2) return;
+    comm = comm.shrink();
+    colls::all_reduce(comm, y, colls::sum);
+    if (x.back() != 3 || y.data()[0] != 6 || comm.size() != 2) throw std::runtime_error("a wrong result");
+}
+/// This process gets a network with ::1 and no other address. False: it may not have one.
+bool enter_network_without_v4() {
+    if (unshare(CLONE_NEWNET) != 0) return false;
+    const colls::detail::descriptor fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    ifreq loopback{};
+    std::strcpy(loopback.ifr_name, "lo");
+    loopback.ifr_flags = IFF_UP | IFF_RUNNING;
+    if (ioctl(fd.get(), SIOCSIFFLAGS, &loopback) != 0) return false;
+    loopback.ifr_addr = {.sa_family = AF_INET, .sa_data = {}};
+    if (ioctl(fd.get(), SIOCSIFADDR, &loopback) != 0) return false;
+    const auto listens_at = [](auto at, socklen_t bytes) {
+        const colls::detail::descriptor s(
+            socket(reinterpret_cast<sockaddr*>(&at)->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        return bind(s.get(), reinterpret_cast<sockaddr*>(&at), bytes) == 0;
+    };
+    sockaddr_in v4{};
+    v4.sin_family = AF_INET, v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    sockaddr_in6 v6{};
+    v6.sin6_family = AF_INET6, v6.sin6_addr = in6addr_loopback;
+    return !listens_at(v4, sizeof v4) && listens_at(v6, sizeof v6);
+}
+
+}  // namespace
+
+TEST_CASE("processes: a system that refuses memfd_create, or every file in memory", "[processes]") {
+    for (const std::string& t : process_transports())
+        for (const bool all : {false, true}) {
+            INFO(t << (all ? ", no file at all" : ""));
+            CHECK(in_other_process([&] {
+                forbid(all ? no_memory_files : std::vector<forbidden_call>{{SYS_memfd_create}});
+                run_over(t, 3, work_and_shrink);
+                return 0;
+            }) == 0);
+        }
+}
+
+TEST_CASE("processes: a network with no address but ::1", "[processes]") {
+    const int status = in_other_process([] {
+        if (!enter_network_without_v4()) return 1;
+        run_over("tcp", 3, work_and_shrink);
+        // A world finds rank 0 there, too.
+        setenv("COLLS_SIZE", "2", 1);
+        setenv("COLLS_MASTER_PORT", "29999", 1);
+        const auto be_rank = [](const char* rank) {
+            setenv("COLLS_RANK", rank, 1);
+            for (const char* transport : {"shm", "tcp"}) {
+                setenv("COLLS_TRANSPORT", transport, 1);
+                auto comm = colls::world();
+                int x = 1;
+                colls::all_reduce(comm, std::span(&x, 1), colls::sum);
+                if (x != 2) return 2;
+            }
+            return 0;
+        };
+        const pid_t other = fork();
+        if (other == 0) _exit(in_other_process([&] { return be_rank("1"); }));
+        const int own = be_rank("0");
+        int theirs = -1;
+        waitpid(other, &theirs, 0);
+        return own != 0 ? own : theirs == 0 ? 0 : 3;
+    });
+    if (status == 1)
+        WARN("left out: not allowed to have a network of its own");
+    else
+        CHECK(status == 0);
 }
 
 TEST_CASE("processes: world() without a launcher has one rank", "[processes]") {

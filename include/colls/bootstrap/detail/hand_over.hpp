@@ -97,7 +97,7 @@ struct descriptor_message {
         pollfd p{listening.get(), POLLIN, 0};
         if (poll(&p, 1, 1) <= 0) continue;
         const descriptor peer = opened([&] { return accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC); });
-        if (!peer && is_exhausted(errno))
+        if (!peer && (is_exhausted(errno) || is_forbidden(errno)))
             throw_of_rank(rank, errc::unsupported,
                 error_text() << "cannot hand out the shared memory of this host: " << system_text(errno));
         if (!peer || !of_same_user(peer.get())) continue;
@@ -118,7 +118,7 @@ struct descriptor_message {
 /// process may have no more descriptors.
 [[gnu::cold]] inline std::vector<descriptor> fetch_all(
     std::uint64_t number, std::size_t count, double timeout, int rank, int from, const std::function<void()>& check) {
-    const auto exhausted = [&](int why) {
+    const auto refused = [&](int why) {
         throw_of_rank(rank, errc::unsupported,
             error_text() << "cannot fetch the shared memory of this host: " << system_text(why));
     };
@@ -128,17 +128,20 @@ struct descriptor_message {
         call_wait_hook();
         check();
         const descriptor peer = opened([] { return ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0); });
-        if (!peer && is_exhausted(errno)) exhausted(errno);
+        if (!peer) refused(errno);
         const timeval limit{5, 0};
         setsockopt(peer.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-        if (!peer || connect(peer.get(), reinterpret_cast<sockaddr*>(&at), length) != 0 || !of_same_user(peer.get()))
+        if (connect(peer.get(), reinterpret_cast<sockaddr*>(&at), length) != 0) {
+            if (is_forbidden(errno)) refused(errno);
             continue;
+        }
+        if (!of_same_user(peer.get())) continue;
         std::vector<descriptor> files;
         while (files.size() < count) {
             descriptor_message m;
             if (!m.receive(peer.get(), until)) break;
             // A process that may have no more descriptors gets the message without it.
-            if (m.head.msg_flags & MSG_CTRUNC) exhausted(EMFILE);
+            if (m.head.msg_flags & MSG_CTRUNC) refused(EMFILE);
             files.push_back(m.taken());
             if (!files.back()) break;
         }

@@ -5,6 +5,7 @@
 #include <colls/bootstrap/launch.hpp>
 #include <colls/detail/group/backoff.hpp>
 #include <colls/detail/support/host.hpp>
+#include <colls/detail/support/socket.hpp>
 
 #include <sys/types.h>
 #include <unistd.h>
@@ -126,6 +127,19 @@ struct launcher {
     return {};
 }
 
+/// A step over several components of a heterogeneous job is one world, in which SLURM_PROCID counts, but the tasks and
+/// hosts are told of the own component alone. The variables of a step in one component are the same.
+[[gnu::cold]] inline void refuse_components() {
+    for (const char* name : {"SLURM_HET_SIZE", "SLURM_PACK_SIZE"})
+        if (const char* const components = variable(name); components && number(name, components, 0, 1 << 30) > 1)
+            throw error(errc::invalid_argument,
+                error_text() << "colls: this is a task of a heterogeneous job of Slurm (" << name << " is "
+                             << components
+                             << "), which does not say how many tasks its step has over all components: set COLLS_RANK "
+                                "to $SLURM_PROCID, COLLS_SIZE to that number, COLLS_MASTER_ADDR to the host of rank 0, "
+                                "and COLLS_MASTER_PORT, in a script that srun starts");
+}
+
 /// A program that was started several times without a launcher's variables makes as many groups of one, where its user
 /// may have meant one of all: the first of the copies says so.
 [[gnu::cold]] inline void warn_of_copies() {
@@ -220,6 +234,8 @@ inline constexpr int derived_ports = 16;
             error_text() << "colls: " << l.source
                          << " has started ranks on several hosts, and does not say on which one rank 0 is: set "
                             "COLLS_MASTER_ADDR to the host of rank 0, for all ranks");
+    else if (local_address(listen_on_loopback().get()).family() == AF_INET6)
+        l.host = "::1";
 
     const std::string identity = job_identity(l.source, several_hosts);
     const char* const token = variable("COLLS_TOKEN");
@@ -250,6 +266,7 @@ inline constexpr int derived_ports = 16;
     if (const char* const given = variable("COLLS_INTERFACE")) l.interface_name = given;
     if (by.source) {
         l.source = by.source;
+        if (l.source == "Slurm") refuse_components();
         const char *const rank = variable(by.rank), *const size = variable(by.size);
         if (!rank || !size)
             throw error(errc::invalid_argument, error_text() << "colls: the environment variable "

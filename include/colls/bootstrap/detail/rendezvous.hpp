@@ -465,8 +465,7 @@ private:
     if (l.size > 1) return l.rank == 0 ? server(l, timeout).run() : client(l, timeout).run();
 
     meeting m;
-    m.listening = listen_at(address::loopback(AF_INET, 0));
-    if (!m.listening) m.listening = listen_at(address::loopback(AF_INET6, 0));
+    m.listening = listen_on_loopback();
     if (!m.listening) fail(errc::unsupported, l, error_text() << "cannot listen on loopback: " << system_text(errno));
     m.group = random_id();
     m.members.push_back(self(m.listening));

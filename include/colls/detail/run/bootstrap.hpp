@@ -54,10 +54,11 @@ struct member_address {
     member_address own;
     std::string why;
     try {
-        const address at = !interface_name.empty() ? interface_address(interface_name, AF_INET)
-                           : all_on_one_host(all)  ? address::loopback(AF_INET, 0)
-                                                   : outward_address(AF_INET);
-        m.listening = listen_at(at);
+        const bool given = !interface_name.empty(), alone = !given && all_on_one_host(all);
+        address at = given ? interface_address(interface_name, AF_INET) : outward_address(AF_INET);
+        if (const address other = outward_address(AF_INET6); !given && at.is_loopback() && !other.is_loopback())
+            at = other;
+        m.listening = alone ? listen_on_loopback() : listen_at(at);
         if (!m.listening)
             why = (error_text() << "cannot listen at " << host_text(at) << ": " << system_text(errno)).text();
     } catch (const error& x) {

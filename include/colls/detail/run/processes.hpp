@@ -69,15 +69,16 @@ using namespace colls::detail;
 /// The same group over TCP on the loopback, or RDMA. The ranks find each other through the arena, and tell the parent
 /// through it how they ended.
 [[gnu::cold]] inline communicator message_group(const std::shared_ptr<arena>& a, double timeout) {
-    descriptor listening = listen_at(address::loopback(AF_INET, 0));
+    descriptor listening = listen_on_loopback();
     if (!listening)
         throw_of_rank(
             a->rank(), errc::unsupported, error_text() << "cannot listen on loopback: " << system_text(errno));
     a->port(a->rank()).store(static_cast<std::uint32_t>(port_of(listening.get())), std::memory_order_relaxed);
+    const int family = local_address(listening.get()).family();  // the same on all ranks
     a->assemble(timeout);
     std::vector<hosts::site> sites;
     for (int r = 0; r < a->ranks(); ++r)
-        sites.push_back({address::loopback(AF_INET, static_cast<int>(a->port(r).load(std::memory_order_relaxed))),
+        sites.push_back({address::loopback(family, static_cast<int>(a->port(r).load(std::memory_order_relaxed))),
             static_cast<std::uint64_t>(r)});  // as if each were on a host of its own
     auto network = hosts::inter_node_transport_for(environment::read(), a->rank(), {});
     return hosts::group_of_all(std::move(listening), std::move(sites), 0, a->rank(),
@@ -205,7 +206,8 @@ private:
         const bool killed = waited == number && WIFSIGNALED(status), unknown = waited != number && said == 0;
         const int code = waited == number ? WEXITSTATUS(status) : static_cast<int>(said) - 1;
         if (killed)
-            text << "was killed by signal " << WTERMSIG(status) << when;
+            text << "was killed by signal " << WTERMSIG(status) << when
+                 << (WTERMSIG(status) == SIGKILL ? " (if nobody has killed it, memory has run out: see dmesg)" : "");
         else if (unknown)
             text << "has died" << when
                  << "; how cannot be known, since SIGCHLD is ignored, or another part of the program waits for its "
@@ -224,7 +226,7 @@ COLLS_INLINE void run(int n, rank_task f) {
         throw error(errc::invalid_argument,
             error_text() << "colls: processes::run of " << n << " ranks: a group has at least one");
     static_cast<void>(environment::read());  // an invalid value is reported once
-    const auto shared = std::make_shared<arena>(n);
+    const auto shared = std::make_shared<arena>(n, true);
     children all;
     const pid_t parent = getpid();
     const unsigned number = groups_made.fetch_add(1, std::memory_order_relaxed);

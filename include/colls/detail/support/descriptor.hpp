@@ -32,6 +32,8 @@ inline bool raise_descriptor_limit() {
 inline bool is_exhausted(int error) {
     return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS || error == ENOSPC;
 }
+/// That errno says that this process may not do it at all: a sandbox, or a policy.
+inline bool is_forbidden(int error) { return error == EPERM || error == EACCES || error == ENOSYS; }
 /// What an errno means and, where something is exhausted, what to do.
 [[gnu::cold]] inline std::string system_text(int error) {
     std::string text = std::strerror(error);

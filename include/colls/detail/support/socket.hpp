@@ -154,6 +154,11 @@ inline descriptor listen_at(const address& at) {
     if (bind(fd.get(), at.get(), at.length) != 0 || listen(fd.get(), 1024) != 0) fd.close();
     return fd;
 }
+/// The same at a free port of loopback, by IPv6 where this host has no loopback of IPv4.
+inline descriptor listen_on_loopback() {
+    descriptor fd = listen_at(address::loopback(AF_INET, 0));
+    return fd || is_exhausted(errno) ? std::move(fd) : listen_at(address::loopback(AF_INET6, 0));
+}
 
 /// The next incoming connection: non-blocking, closed by exec, without delay. No descriptor if there is none: errno
 /// says why (EAGAIN: none is waiting; ECONNABORTED: the peer has closed it again).

@@ -20,6 +20,7 @@
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <algorithm>
@@ -65,8 +66,9 @@ struct arena_head {
 /// The shared memory as one process sees it.
 class arena {
 public:
-    /// One process makes it, for `ranks` processes. Throws colls::error.
-    explicit arena(int ranks) : arena(ranks, create_file()) {
+    /// One process makes it, for `ranks` processes. `inherited`: by fork, which also works without a file. Throws
+    /// colls::error.
+    explicit arena(int ranks, bool inherited = false) : arena(ranks, create_file(inherited)) {
         head().figures = measured();
         head().staging = measured_staging();
         head().end.store(bytes_, std::memory_order_relaxed);
@@ -74,23 +76,30 @@ public:
     /// Maps that file. Throws colls::error.
     arena(int ranks, descriptor file) : ranks_(ranks), file_(std::move(file)) {
         struct stat status{};
-        fstat(file_.get(), &status);
+        if (file_) fstat(file_.get(), &status);
+        const int shared = MAP_SHARED | MAP_NORESERVE | (file_ ? 0 : MAP_ANONYMOUS);
         int why = 0;
         // A new file has no size yet: it gets as much as the system grants. (A file beyond the limit on their sizes
         // would end the process by SIGXFSZ.)
         rlimit files{};
         if (getrlimit(RLIMIT_FSIZE, &files) != 0) files.rlim_cur = RLIM_INFINITY;
+        // /dev/shm may be small: a page beyond its size would end the process by SIGBUS.
+        struct statvfs space{};
+        const bool bounded = file_ && fstatvfs(file_.get(), &space) == 0 && space.f_blocks > 0;
+        const std::uint64_t room = bounded ? space.f_bavail * space.f_frsize : ~std::uint64_t{0};
         for (std::size_t part = most_part_bytes(); base_ == nullptr && part >= std::size_t{1} << 24; part /= 4) {
-            if (status.st_size == 0 && size_for(ranks, part) > files.rlim_cur) {
-                why = EFBIG;
+            if (status.st_size == 0 && size_for(ranks, part) > std::min<std::uint64_t>(files.rlim_cur, room)) {
+                why = room < files.rlim_cur ? ENOSPC : EFBIG;
                 continue;
             }
             bytes_ = status.st_size > 0 ? static_cast<std::size_t>(status.st_size) : size_for(ranks, part);
-            void* const at = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_.get(), 0);
+            void* const at = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, shared, file_.get(), 0);
             why = errno;
             if (at != MAP_FAILED) base_ = static_cast<std::byte*>(at);
         }
-        if (base_ != nullptr && (status.st_size > 0 || ftruncate(file_.get(), static_cast<off_t>(bytes_)) == 0)) return;
+        if (base_ != nullptr &&
+            (!file_ || status.st_size > 0 || ftruncate(file_.get(), static_cast<off_t>(bytes_)) == 0))
+            return;
         if (base_ != nullptr) why = errno, munmap(base_, bytes_);
         refuse("cannot map", why);
     }
@@ -205,7 +214,7 @@ public:
         const std::size_t before = own.at.load(std::memory_order_relaxed),
                           moved_before = own.bytes.load(std::memory_order_relaxed);
         const std::size_t to = head().end.fetch_add(bytes, std::memory_order_relaxed);
-        if (stays_ || bytes == 0 || !grow_to(to + bytes)) return false;
+        if (stays_ || bytes == 0 || !file_ || !grow_to(to + bytes)) return false;
         std::size_t done = 0;
         while (done < bytes && !stays_) {
             const bool again = done < moved_before;
@@ -464,12 +473,18 @@ private:
         error_text text;
         text << "colls: " << what << " shared memory: " << system_text(why);
         if (why == EFBIG) text << ": raise the limit on the size of files (ulimit -f)";
+        if (is_forbidden(why))
+            text << ", neither by memfd_create nor in /dev/shm; with COLLS_TRANSPORT=tcp ranks pass messages instead";
         if (why == ENOMEM) text << "; is there a limit on address space (ulimit -v)?";
         throw error(errc::unsupported, text.text());
     }
-    static descriptor create_file() {
+    static descriptor create_file(bool inherited) {
         descriptor file = opened([] { return memfd_create("colls", MFD_CLOEXEC); });
-        if (!file) refuse("cannot make", errno);
+        const int why = errno;
+        if (file || (inherited && is_forbidden(why))) return file;
+        if (is_forbidden(why))  // a sandbox, or an old kernel
+            file = opened([] { return ::open("/dev/shm", O_TMPFILE | O_RDWR | O_EXCL | O_CLOEXEC, 0600); });
+        if (!file) refuse("cannot make", why);
         return file;
     }
 
