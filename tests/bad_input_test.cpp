@@ -143,6 +143,16 @@ TEST_CASE("bad input: rejects buffers and counts whose lengths do not fit togeth
         const auto size = static_cast<std::size_t>(n);
         refused_everywhere("all_reduce", n,
             [](auto& comm, auto data) { colls::all_reduce(comm, data.first(10), data.subspan(20, 11), colls::sum); });
+        refused_everywhere("all_reduce of a count that has overflowed", n, [](auto& comm, auto data) {
+            const std::span<int> far(reinterpret_cast<int*>(data.data()), std::size_t{1} << 62);
+            colls::all_reduce(comm, far, colls::sum);
+        });
+        if (n > 1)
+            refused_everywhere("all_gather_v, counts whose sum wraps", n, [&](auto& comm, auto data) {
+                std::vector<std::size_t> counts(size, 4);
+                counts[0] = 0 - 4 * (size - 1);  // together 0
+                colls::all_gather_v(comm, data.first(comm.rank() == 0 ? 0 : 4), data.subspan(20, 0), counts);
+            });
         refused_everywhere("all_reduce, no output", n,
             [](auto& comm, auto data) { colls::all_reduce(comm, data.first(10), data.first(0), colls::sum); });
         refused_everywhere("all_gather, output too short", n,

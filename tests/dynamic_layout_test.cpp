@@ -608,6 +608,54 @@ TEST_CASE("dynamic: layouts and displacements that cannot be are refused, and th
         }));
 }
 
+TEST_CASE("dynamic: sizes, strides and offsets that have overflowed are refused", "[dynamic]") {
+    constexpr std::size_t half_of_all = std::size_t{1} << 63, far = std::size_t{1} << 62, many = std::size_t{1} << 40;
+    using sizes = std::vector<std::size_t>;
+    const auto refused = [](auto make) { refuses(make, {"data_layout", "overflowed or is negative"}); };
+    refused([&] { data_layout::contiguous(half_of_all); });
+    refused([&] { data_layout::contiguous(0 - std::size_t{4}); });
+    refused([&] { data_layout::vector(many, many, 2 * many); });
+    refused([&] { data_layout::vector(2, 4, half_of_all - 4); });
+    refused([&] { data_layout::vector(5, 4, far); });
+    refused([&] { data_layout::vector(2, 1, 1).repeated(many, far); });
+    refused([&] { data_layout::vector(many, many, 0).repeated(many, 0); });
+    // The blocks reach farther than the extent says.
+    refused([&] { data_layout::vector(2, 1, far).with_extent(1).repeated(3, far); });
+    refused([&] { data_layout::indexed(sizes{0 - std::size_t{4}}, sizes{4}); });
+    refused([&] { data_layout::indexed(sizes{0, 1}, sizes{half_of_all - 1, half_of_all - 2}); });
+    refused([&] { data_layout::contiguous(1).with_extent(half_of_all); });
+    const data_layout longest = data_layout::vector(2, 4, half_of_all - 5);
+    CHECK(longest.extent() == half_of_all - 1);
+
+    CHECK_NOTHROW(run_over("threads", 2, [&](auto& comm) {
+        checked x(40 * sizeof(int));
+        const auto refused_call = [&](std::size_t count, const data_layout* l) {
+            refuses([&] { dynamic::broadcast(comm, {x.data(), count, type::int32, l}, 0); },
+                {"in broadcast", "4 bytes", "2^63 bytes", "overflowed or is negative"});
+            refuses([&] { dynamic::send(comm, {x.data(), count, type::int32, l}, comm.rank() == 0 ? 1 : 0); },
+                {"in send", "2^63 bytes"});
+        };
+        refused_call(1, &longest);
+        const data_layout wide = data_layout::vector(2, 4, far), one = data_layout::contiguous(1);
+        refused_call(1, &wide);
+        refused_call(half_of_all >> 1, &one);
+        const data_layout apart = one.with_extent(many), same = one.with_extent(0);
+        refused_call(many, &apart);
+        refused_call(far, &same);
+        refused_call(far, nullptr);
+        refused_call(0 - std::size_t{1}, nullptr);
+        // In inputs blocks may overlap: they are longer together than the buffer.
+        const sizes counts(2, far), at(2, 0);
+        refuses(
+            [&] {
+                dynamic::scatter_v(
+                    comm, {x.data(), far, type::bytes}, {x.data(), 1, type::bytes}, {counts, at}, comm.rank());
+            },
+            {"in scatter_v", "longer together than 2^63 bytes"});
+        x.check("refused calls");
+    }));
+}
+
 TEST_CASE("dynamic: ranks that wait for one whose layout is refused are told why", "[dynamic]") {
     std::atomic<int> told{0};
     CHECK_NOTHROW(run_over("threads", 3, [&](auto& comm) {

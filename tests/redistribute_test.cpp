@@ -387,6 +387,16 @@ TEST_CASE("layouts: which rank holds what", "[redistribute]") {
     CHECK(refused([] { layout::by_rows({3, 3}, {0, 2}).with_row_sizes({3}); }).find("fewer") != std::string::npos);
     CHECK(refused([] { layout::by_rows({3, 3}, {0, 2}).with_row_sizes({1, 1, 1}); }).find("more") != std::string::npos);
     CHECK(refused([] { layout::by_rows({3, 3}, {0, 2}).replicated(0); }).find("replica") != std::string::npos);
+    // Products and sums that would wrap.
+    constexpr std::size_t far = std::size_t{1} << 62;
+    CHECK(refused([] { layout::whole({far, 4}); }).find("2^63 elements") != std::string::npos);
+    CHECK(refused([] {
+        layout::by_rows({8, 1}, {0, 5}).with_row_sizes({far, far, far, far, std::size_t{8}});
+    }).find("add up") != std::string::npos);
+    CHECK(refused([] { layout::by_blocks({8, 8}, 1 << 16, 1 << 16); }).find("ranks") != std::string::npos);
+    CHECK(refused([] { layout::by_rows({8, 8}, {1 << 30, 4, 1 << 29}); }).find("ranks") != std::string::npos);
+    CHECK(
+        refused([] { layout::by_rows({8, 8}, {0, 1 << 20}).replicated(1 << 12); }).find("ranks") != std::string::npos);
 }
 
 TEST_CASE("redistribution: proven for M, N up to 16, within the promised traffic", "[redistribute]") {

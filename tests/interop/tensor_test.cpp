@@ -358,6 +358,12 @@ TEST_CASE("dlpack: tensors that no call can take are refused in words", "[intero
               {"stride 0", "dimension 0", "overlap"}) == "");
     CHECK(lacks(refused([](made_tensor& m) { m.strides[1] = -1; }), {"stride -1", "dimension 1", "copy it"}) == "");
     CHECK(lacks(refused([](made_tensor& m) { m.shape[0] = -3; }), {"-3 x 4"}) == "");
+    // Strides whose products with a size wrap: 4 * 2^62 is 0, and 2^63 - 1 three times is less than it was.
+    for (const std::int64_t far : {std::int64_t{1} << 62, INT64_MAX})
+        CHECK(lacks(refused([=](made_tensor& m) { m.strides[0] = far; }), {"overflowed or is negative"}) == "");
+    CHECK(
+        lacks(refused([=](made_tensor& m) { m.strides = {4, std::int64_t{1} << 62}, m.t.strides = m.strides.data(); }),
+            {"overflowed or is negative"}) == "");
     CHECK(lacks(refused([](made_tensor& m) { m.shape = {0, -3}, m.t.shape = m.shape.data(); }), {"0 x -3"}) == "");
     CHECK(lacks(refused([](made_tensor& m) { m.t.shape = nullptr; }), {"2 dimensions", "no shape"}) == "");
     CHECK(lacks(refused([](made_tensor& m) { m.t.dimensions = -1; }), {"-1 dimensions"}) == "");

@@ -1,5 +1,7 @@
 #include "blocks.hpp"
 
+#include <colls/detail/support/capped.hpp>
+
 #include <numeric>
 
 namespace colls_mpi {
@@ -19,14 +21,14 @@ block_list::block_list(
 }
 
 void block_list::add(const block& b) {
-    const std::size_t bytes = b.count * b.lies.size;
+    const std::size_t bytes = colls::detail::capped_product(b.count, b.lies.size);
     if (bytes > 0) {
         if (total_ == 0) data_ = b.data;
         in_row_ = in_row_ && b.lies.in_row && b.data == data_ + total_;
     }
     blocks_.push_back(b);
     bytes_.push_back(bytes);
-    total_ += bytes;
+    total_ = colls::detail::capped_sum(total_, bytes);
 }
 
 std::size_t block_list::bytes_before(int i) const {

@@ -2,6 +2,8 @@
 
 #include "failure.hpp"
 
+#include <colls/detail/support/capped.hpp>
+
 #include <algorithm>
 #include <cstring>
 
@@ -113,7 +115,8 @@ void unpack(const std::byte* from, void* to, std::size_t count, MPI_Datatype typ
     in_pieces(static_cast<const std::byte*>(to), count, type, l, packed, move);
 }
 
-input::input(const void* data, std::size_t count, MPI_Datatype type, const layout& l) : bytes_(count * l.size) {
+input::input(const void* data, std::size_t count, MPI_Datatype type, const layout& l)
+    : bytes_(colls::detail::capped_product(count, l.size)) {
     if (l.in_row) {
         data_ = static_cast<const std::byte*>(data);
         return;
@@ -124,7 +127,7 @@ input::input(const void* data, std::size_t count, MPI_Datatype type, const layou
 }
 
 output::output(void* data, std::size_t count, MPI_Datatype type, const layout& l, bool with_contents)
-    : target_(data), count_(count), bytes_(count * l.size), type_(type), layout_(l) {
+    : target_(data), count_(count), bytes_(colls::detail::capped_product(count, l.size)), type_(type), layout_(l) {
     if (l.in_row) {
         data_ = static_cast<std::byte*>(data);
         return;

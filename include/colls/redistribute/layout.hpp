@@ -2,6 +2,7 @@
 #pragma once
 
 #include <colls/blocks.hpp>
+#include <colls/detail/support/capped.hpp>
 #include <colls/redistribute/detail/refuse_layout.hpp>
 #include <colls/step.hpp>
 
@@ -91,6 +92,7 @@ struct layout {
     constexpr layout replicated(int times) const {
         if (times < 1) detail::refuse_layout("there is one replica at least");
         layout l = *this;
+        expect_numbers(l, ranks(), times);
         l.replicas *= times;
         return l;
     }
@@ -168,7 +170,17 @@ private:
         l.columns = {.extent = shape.columns, .parts = across};
         l.first = first;
         l.stride = stride;
+        expect_numbers(l, down, across);
         return l;
+    }
+    /// Elements and ranks can be counted: `parts` times `times`, and the last one's rank.
+    static constexpr void expect_numbers(const layout& l, int parts, int times) {
+        if (detail::capped_product(l.rows.extent, l.columns.extent) > detail::longest_memory)
+            detail::refuse_layout("the matrix has 2^63 elements or more");
+        int ranks = 0, last = 0;
+        if (__builtin_mul_overflow(parts, times, &ranks) || __builtin_mul_overflow(ranks, l.stride, &last) ||
+            __builtin_add_overflow(l.first, last, &last))
+            detail::refuse_layout("there are 2^31 ranks or more");
     }
     template <class Sizes>
     static constexpr void cut(partition& p, const Sizes& sizes) {
@@ -179,7 +191,7 @@ private:
                 detail::refuse_layout("more sizes are given than there are parts, or than 64");
             if constexpr (std::is_signed_v<std::remove_cvref_t<decltype(size)>>)
                 if (size < 0) detail::refuse_layout("a size is negative");
-            p.ends[part++] = end += static_cast<std::size_t>(size);
+            p.ends[part++] = end = detail::capped_sum(end, static_cast<std::size_t>(size));
         }
         if (part != p.parts) detail::refuse_layout("fewer sizes are given than there are parts");
         if (end != p.extent) detail::refuse_layout("the sizes do not add up to the extent of the matrix");

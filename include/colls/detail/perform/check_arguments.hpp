@@ -4,6 +4,7 @@
 
 #include <colls/detail/group/rank_context.hpp>
 #include <colls/detail/request/request.hpp>
+#include <colls/detail/support/capped.hpp>
 
 namespace colls::inline v1::detail {
 
@@ -11,6 +12,11 @@ namespace colls::inline v1::detail {
 [[gnu::cold]] inline error_text& put_out_of_range(error_text& text, const char* what, int rank, int size) {
     text << what << " " << rank << " is out of range: this group has ";
     return size == 1 ? text << "rank 0 alone" : text << "ranks 0 to " << size - 1;
+}
+
+[[gnu::cold]] inline error_text& put_beyond_memory(error_text& text, std::size_t count, std::size_t element) {
+    return text << "a buffer of " << count << " elements of " << element
+                << " bytes is longer than 2^63 bytes: its count has overflowed or is negative";
 }
 
 /// True where two pieces of memory share a byte.
@@ -27,6 +33,11 @@ public:
     [[gnu::noinline]] void run() {
         const auto n = static_cast<std::size_t>(self_.size), me = static_cast<std::size_t>(self_.rank);
         const bool root = c_.root == self_.rank;
+        for (const std::size_t count : {q_.in_count, q_.out_count})
+            if (capped_product(count, c_.element) > longest_memory) {
+                error_text text;
+                refuse(put_beyond_memory(text, count, c_.element));
+            }
         if (is_.rooted() && (c_.root < 0 || c_.root >= self_.size)) {
             error_text text;
             refuse(put_out_of_range(text, "root", c_.root, self_.size));
@@ -93,7 +104,9 @@ private:
         list<std::size_t> sums;
         std::size_t sum = 0;
         sums.push_back(0);
-        for (const std::size_t k : counts) sums.push_back(sum += k);
+        for (const std::size_t k : counts) sums.push_back(sum = capped_sum(sum, k));
+        if (sum > longest_memory)
+            refuse(error_text() << "the counts add up to more than 2^63 elements: one has overflowed or is negative");
         expect(buffer, held, sum);
         return sums;
     }

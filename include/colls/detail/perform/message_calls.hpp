@@ -11,13 +11,16 @@ namespace colls::inline v1::detail {
 
 constexpr const char* name_of_message(operation_kind kind) { return kind == operation_kind::send ? "send" : "recv"; }
 
-/// Throws invalid_argument unless the peer is in range and the buffer is not null.
+/// Throws invalid_argument unless the peer is in range and the buffer can be one.
 inline void check_message(const rank_context& self, operation_kind kind, const call& c, int peer, const char* what) {
     const std::byte* const data = kind == operation_kind::send ? c.in : c.out;
-    if (peer >= 0 && peer < self.size && (data != nullptr || c.count == 0)) return;
+    const bool is_memory = capped_product(c.count, c.element) <= longest_memory;
+    if (peer >= 0 && peer < self.size && is_memory && (data != nullptr || c.count == 0)) return;
     error_text text;
     text << "colls: rank " << self.rank << " in " << what << ": ";
-    if (data != nullptr || c.count == 0)
+    if (!is_memory)
+        put_beyond_memory(text, c.count, c.element);
+    else if (data != nullptr || c.count == 0)
         put_out_of_range(text, "peer", peer, self.size);
     else
         text << "the buffer of " << c.count << " elements is null";

@@ -66,8 +66,16 @@ public:
 
 private:
     element_sequence sequence_of(const buffer_placement& b, std::size_t element, bool is_written) const {
-        element_sequence lies =
-            b.layout ? element_sequence(*b.layout, b.count, element) : element_sequence(b.count * element);
+        element_sequence lies = b.layout ? element_sequence(*b.layout, b.count, element)
+                                         : element_sequence(capped_product(b.count, element));
+        if (lies.is_beyond_memory()) {
+            error_text text;
+            text << "the " << b.name << " of " << b.count;
+            if (b.layout) text << " repetitions of a layout of extent " << b.layout->extent();
+            refuse(text << " elements of " << element
+                        << " bytes reaches beyond 2^63 bytes: a size, stride or offset has "
+                           "overflowed or is negative");
+        }
         if (lies.broken_block() > 0)
             refuse(error_text() << "the layout of the " << b.name << " has a block of " << lies.broken_block()
                                 << " bytes, not a multiple of the " << element << " bytes of an element");
@@ -104,7 +112,9 @@ private:
             }
             const sequence_part part{at[r] * element, counts[r] * element};
             spans.push_back({part.first, part.first + part.bytes, r});
-            taken += part.bytes;
+            taken = capped_sum(taken, part.bytes);
+            if (taken > longest_memory)
+                refuse(error_text() << "the blocks of the " << name << " are longer together than 2^63 bytes");
             if (!parts.empty() && parts.back().first + parts.back().bytes == part.first)
                 parts.back().bytes += part.bytes;
             else

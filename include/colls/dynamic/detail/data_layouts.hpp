@@ -4,10 +4,22 @@
 // Included with it; or compiled once, in src/dynamic.cpp, for units that define COLLS_SEPARATE.
 #pragma once
 
+#include <colls/detail/support/capped.hpp>
+#include <colls/detail/support/error_text.hpp>
 #include <colls/dynamic/data_layout.hpp>
 #include <colls/error.hpp>
 
 namespace colls::inline v1 {
+namespace detail {
+
+[[noreturn, gnu::cold]] inline void refuse_layout_beyond_memory(const error_text& blocks) {
+    throw error(errc::invalid_argument,
+        (error_text() << "colls: a data_layout of " << blocks.text() << " reaches beyond " << longest_memory
+                      << ": a size, stride or offset has overflowed or is negative")
+            .text());
+}
+
+}  // namespace detail
 namespace dynamic {
 
 COLLS_INLINE data_layout::data_layout(const data_layout& other)
@@ -16,6 +28,8 @@ COLLS_INLINE data_layout::data_layout(const data_layout& other)
 }
 COLLS_INLINE data_layout& data_layout::operator=(const data_layout& other) { return *this = data_layout(other); }
 COLLS_INLINE data_layout data_layout::contiguous(std::size_t length, unit in) {
+    using namespace colls::detail;
+    if (length > longest_memory) refuse_layout_beyond_memory(error_text() << "a block of " << length);
     data_layout l(in);
     if (length > 0) l.blocks_.push_back({0, 1, length, length});
     l.size_ = l.extent_ = length;
@@ -33,20 +47,34 @@ COLLS_INLINE data_layout data_layout::indexed(
                 .text());
     data_layout l(in);
     for (std::size_t i = 0; i < count; ++i) {
+        using namespace colls::detail;
         if (lengths[i] == 0) continue;
-        l.size_ += lengths[i];
-        if (offsets[i] + lengths[i] > l.extent_) l.extent_ = offsets[i] + lengths[i];
+        const std::size_t end = capped_sum(offsets[i], lengths[i]);
+        l.size_ = capped_sum(l.size_, lengths[i]);
+        if (end > longest_memory || l.size_ > longest_memory)
+            refuse_layout_beyond_memory(error_text() << "a block of " << lengths[i] << " at " << offsets[i]);
+        if (end > l.extent_) l.extent_ = end;
         l.blocks_.push_back({offsets[i], 1, lengths[i], lengths[i]});
     }
     return l;
 }
 COLLS_INLINE data_layout data_layout::repeated(std::size_t times, std::size_t stride) const {
+    using namespace colls::detail;
     data_layout l(unit_);
     if (times == 0) return l;
-    l.size_ = size_ * times;
-    l.extent_ = (times - 1) * stride + extent_;
+    const std::size_t last = capped_product(times - 1, stride);
+    std::size_t reach = capped_sum(last, extent_);
+    for (const strided_blocks& b : blocks_) {
+        const std::size_t end = capped_sum(last, b.offset + (b.rows - 1) * b.stride + b.length);
+        reach = end > reach ? end : reach;
+    }
+    l.size_ = capped_product(size_, times);
+    l.extent_ = last + extent_;
+    if (reach > longest_memory || l.size_ > longest_memory)
+        refuse_layout_beyond_memory(error_text() << times << " times " << size_ << ", " << stride
+                                                 << " apart, of extent " << extent_ << " each");
     if (blocks_.size() == 1 && blocks_[0].rows == 1) {
-        colls::detail::strided_blocks b = blocks_[0];
+        strided_blocks b = blocks_[0];
         if (b.length == stride)
             b.length *= times;
         else
@@ -55,13 +83,15 @@ COLLS_INLINE data_layout data_layout::repeated(std::size_t times, std::size_t st
         return l;
     }
     for (std::size_t i = 0; i < times; ++i)
-        for (colls::detail::strided_blocks b : blocks_) {
+        for (strided_blocks b : blocks_) {
             b.offset += i * stride;
             l.blocks_.push_back(b);
         }
     return l;
 }
 COLLS_INLINE data_layout data_layout::with_extent(std::size_t extent) const {
+    using namespace colls::detail;
+    if (extent > longest_memory) refuse_layout_beyond_memory(error_text() << size_ << " and extent " << extent);
     data_layout l(*this);
     l.extent_ = extent;
     return l;

@@ -2,6 +2,7 @@
 // IWYU pragma: private, include <colls/dynamic.hpp>
 #pragma once
 
+#include <colls/detail/support/capped.hpp>
 #include <colls/detail/support/copy_rows.hpp>
 #include <colls/detail/support/list.hpp>
 #include <colls/dynamic/data_layout.hpp>
@@ -15,19 +16,27 @@ namespace colls::inline v1::detail {
 class element_sequence {
 public:
     /// `bytes` bytes in a row.
-    explicit element_sequence(std::size_t bytes) : size_(bytes), extent_(bytes) {
+    explicit element_sequence(std::size_t bytes)
+        : size_(bytes), extent_(bytes), is_beyond_memory_(bytes > longest_memory) {
         if (bytes > 0) blocks_.push_back({0, 1, bytes, bytes});
     }
     /// `count` repetitions of a layout of elements of `element` bytes.
     element_sequence(const dynamic::data_layout& l, std::size_t count, std::size_t element) : repeats_(count) {
         const std::size_t scale = l.unit_ == dynamic::unit::elements ? element : 1;
+        if (count == 0 || l.size_ == 0) return;
+        const std::size_t last = capped_product(count - 1, capped_product(l.extent_, scale));
+        is_beyond_memory_ = capped_product(count, capped_product(l.size_, scale)) > longest_memory;
+        for (const strided_blocks& b : l.blocks_) {
+            const std::size_t end = capped_product(b.offset + (b.rows - 1) * b.stride + b.length, scale);
+            is_beyond_memory_ = is_beyond_memory_ || capped_sum(last, end) > longest_memory;
+        }
+        if (is_beyond_memory_) return;
         size_ = l.size_ * scale;
         extent_ = l.extent_ * scale;
         for (const strided_blocks& b : l.blocks_) {
             blocks_.push_back({b.offset * scale, b.rows, b.length * scale, b.stride * scale});
             if (b.length * scale % element != 0) broken_block_ = b.length * scale;
         }
-        if (count == 0 || size_ == 0) blocks_.clear();
         merge_repetitions();
     }
 
@@ -35,6 +44,8 @@ public:
     /// All lies in a row, `offset()` bytes from the buffer's address on.
     bool is_in_row() const { return blocks_.empty() || (repeats_ == 1 && blocks_.size() == 1 && blocks_[0].rows == 1); }
     std::size_t offset() const { return blocks_.empty() ? 0 : blocks_[0].offset; }
+    /// It has more bytes, or reaches farther, than a memory is long. It has no blocks then.
+    bool is_beyond_memory() const { return is_beyond_memory_; }
     /// The bytes of a block that cuts an element, or 0.
     std::size_t broken_block() const { return broken_block_; }
     /// Is there a byte that belongs to two elements? Costs a sort of the blocks, of all repetitions where they lie
@@ -105,6 +116,7 @@ private:
     list<strided_blocks> blocks_;
     std::size_t size_ = 0, extent_ = 0, repeats_ = 1;
     std::size_t broken_block_ = 0;
+    bool is_beyond_memory_ = false;
 };
 
 /// From `begin` to before `end`; `of` is its owner's.

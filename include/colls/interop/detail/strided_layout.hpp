@@ -2,6 +2,7 @@
 // IWYU pragma: private, include <colls/interop/strided_buffer.hpp>
 #pragma once
 
+#include <colls/detail/support/capped.hpp>
 #include <colls/dynamic.hpp>
 #include <colls/error.hpp>
 #include <colls/operators.hpp>
@@ -91,7 +92,7 @@ strided_layout layout_of(int rank, const Extent& extent, const Stride& stride) {
         const auto apart = static_cast<std::size_t>(stride(d));
         if (n == 1) {
             n = size, step = apart;
-        } else if (apart == n * step) {
+        } else if (apart == capped_product(n, step)) {
             n *= size;
         } else {
             l.layout = l.layout.repeated(n, step);
