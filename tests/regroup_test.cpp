@@ -14,8 +14,8 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
-#include <functional>
 #include <fstream>
+#include <functional>
 #include <new>
 #include <optional>
 #include <span>

@@ -37,18 +37,23 @@ public:
     std::string_view schedule;            ///< its name, for texts
     std::uint64_t number = 0;             ///< among the calls of the group
     double traced_from = 0;               ///< when it began, where calls are traced; else 0
+    bool is_prepared = false;             ///< it runs one prepared call alone
     backoff asked;                        ///< for `test`, which asks again and again instead of waiting
     std::shared_ptr<prepared> of;         ///< the persistent call that it belongs to, or null
     std::shared_ptr<rank_context> group;  ///< while its caller holds it: an operation holds its group
 
 protected:
-    /// Gives its scratch memory back to the rank.
+    /// Gives its scratch memory back to the rank. That of a prepared call stays with it: how much is in use at once
+    /// depends on time, so a later run could find none.
     void give_scratch() {
+        if (is_prepared) return;
         if (scratch_.at) self_.scratch.pieces.push_back(scratch_);
         scratch_ = {};
     }
     std::byte* take_scratch(std::size_t bytes) {
-        give_scratch();  // an operation that failed may have kept its own
+        if (is_prepared && scratch_.bytes >= bytes) return scratch_.at;
+        if (scratch_.at) self_.scratch.pieces.push_back(scratch_);  // an operation that failed may have kept its own
+        scratch_ = {};
         scratch_ = self_.scratch.take(*self_.backend, bytes);
         return scratch_.at;
     }

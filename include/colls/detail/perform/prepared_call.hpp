@@ -23,6 +23,7 @@ COLLS_INLINE prepared* prepare_call(rank_context& self, request& q) {
     p->started = started;
     p->op = std::move(op);
     p->own.reset(static_cast<executor*>(self.backend->make_collective(self).release()));
+    p->own->is_prepared = true;
     p->held = p;
     make_room_in_flight(self);
     return p.get();

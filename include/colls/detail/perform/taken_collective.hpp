@@ -28,7 +28,8 @@ inline std::unique_ptr<executor> take_collective(rank_context& self, prepared* o
 /// Takes back an executor that is not in use any more.
 inline void give_collective(rank_context& self, std::unique_ptr<executor> o, prepared* of) {
     o->arguments.packed = {};
-    if (of != nullptr && of->own == nullptr)
+    o->is_prepared = of != nullptr && of->own == nullptr;
+    if (o->is_prepared)
         of->own = std::move(o);
     else
         self.operations.idle_collectives.push_back(std::move(o));
