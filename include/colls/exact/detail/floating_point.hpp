@@ -29,8 +29,7 @@ public:
     /// Makes x zeros. Number: double, or a vector of them. Bits: a vector of 64-bit integers of that size, or one.
     template <class Bits, class Number>
     [[gnu::always_inline]] void clear(Number& x) const {
-        const Bits bits = Bits{} + zero_;
-        std::memcpy(&x, &bits, sizeof bits);
+        x = __builtin_bit_cast(Number, Bits{} + zero_);
     }
     /// What is computed from x is not regrouped with what x was computed from.
     template <class Bits, class Number>
