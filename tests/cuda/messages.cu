@@ -139,6 +139,118 @@ void groups_of_calls(int n, colls::cuda::protocol p) {
     for (const cudaGraphExec_t e : graphs) check(cudaGraphExecDestroy(e), "cudaGraphExecDestroy");
 }
 
+/// An operator and an epilogue with members, which the calls of a group do not share.
+struct add_and {
+    static constexpr bool commutative = true;
+    int more;
+    __host__ __device__ int operator()(int a, int b) const { return a + b + more; }
+};
+struct multiplied {
+    int by;
+    __host__ __device__ int operator()(int a, std::size_t) const { return a * by; }
+};
+/// Groups of calls that are alike but for what one launch cannot tell apart: operators, epilogues, blocks of given
+/// sizes.
+void groups_of_unlike_calls(int n) {
+    group g(n, {.channels = 4});
+    struct buffers {
+        colls::cuda::memory<int> own, all[5], ints;
+        colls::cuda::memory<float> floats;
+    };
+    std::vector<buffers> of;
+    const auto first = [](int r) { return r * (r + 1) / 2; };  // blocks of r + 1 elements
+    const auto whole = static_cast<std::size_t>(first(n));
+    std::vector<int> counts, reverse;
+    for (int r = 0; r < n; ++r) counts.push_back(r + 1), reverse.push_back(n - r);
+    for (int r = 0; r < n; ++r) {
+        communicator& c = g.ranks[static_cast<std::size_t>(r)];
+        const auto take = [&] { return c.allocate<int>(whole); };
+        of.push_back({take(), {take(), take(), take(), take(), take()}, c.allocate<int>(1), c.allocate<float>(1)});
+        const int one = 1;
+        const float half = 0.5f;
+        check(cudaMemcpy(of.back().ints.data(), &one, sizeof one, cudaMemcpyDefault), "cudaMemcpy");
+        check(cudaMemcpy(of.back().floats.data(), &half, sizeof half, cudaMemcpyDefault), "cudaMemcpy");
+        const std::vector<int> host(whole, r + 1);
+        check(cudaMemcpy(of.back().own.data(), host.data(), whole * sizeof(int), cudaMemcpyDefault), "cudaMemcpy");
+    }
+    const auto issue = [&](std::size_t r, const auto& add_calls) {
+        auto calls = colls::cuda::begin(g.ranks[r]);
+        add_calls(g.ranks[r], of[r], g.streams[r]);
+        calls.end();
+    };
+    const auto expect = [&](int i, const char* what, const auto& value) {
+        for (std::size_t r = 0; r < g.size(); ++r) {
+            std::vector<int> host(whole);
+            check(cudaMemcpy(host.data(), of[r].all[i].data(), whole * sizeof(int), cudaMemcpyDefault), "cudaMemcpy");
+            for (std::size_t e = 0; e < whole; ++e)
+                if (const int want = value(static_cast<int>(e)); host[e] != want) {
+                    std::printf("%s, call %d of a group: %d, and should be %d\n", what, i, host[e], want);
+                    ++failed;
+                    return;
+                }
+        }
+    };
+    const int sum = n * (n + 1) / 2;
+    for (std::size_t r = 0; r < g.size(); ++r)
+        issue(r, [](communicator& c, buffers& b, cudaStream_t s) {
+            for (const int i : {0, 1, 2}) colls::cuda::all_reduce(c, b.own, b.all[i], add_and{100 * i}, s);
+            for (const int i : {3, 4}) colls::cuda::all_reduce(c, b.own, b.all[i], colls::sum, s, multiplied{i});
+            colls::cuda::all_reduce(c, b.ints, colls::sum, s);
+            colls::cuda::all_reduce(c, b.floats, colls::sum, s);
+        });
+    g.finish();
+    for (const buffers& b : of) {
+        int ints = 0;
+        float floats = 0;
+        check(cudaMemcpy(&ints, b.ints.data(), sizeof ints, cudaMemcpyDefault), "cudaMemcpy");
+        check(cudaMemcpy(&floats, b.floats.data(), sizeof floats, cudaMemcpyDefault), "cudaMemcpy");
+        if (ints != n || floats != 0.5f * static_cast<float>(n))
+            ++failed, std::printf("sums of two types in a group: %d, %g\n", ints, static_cast<double>(floats));
+    }
+    for (int i = 0; i < 5; ++i)
+        expect(i, i < 3 ? "operators with members" : "epilogues with members",
+            [&](int) { return i < 3 ? sum + 100 * i * (n - 1) : sum * i; });
+    for (std::size_t r = 0; r < g.size(); ++r)
+        issue(r, [&](communicator& c, buffers& b, cudaStream_t s) {
+            const auto block = [&](int size) { return std::span<int>(b.own.data(), static_cast<std::size_t>(size)); };
+            const int up = counts[static_cast<std::size_t>(c.rank())],
+                      down = reverse[static_cast<std::size_t>(c.rank())];
+            const std::span<int> even(b.all[4].data(), static_cast<std::size_t>(n));
+            colls::cuda::all_gather(c, block(1), even, s);
+            colls::cuda::all_gather_v(c, block(up), b.all[0], counts, s);
+            colls::cuda::all_gather_v(c, block(down), b.all[1], reverse, s);
+            colls::cuda::all_gather(c, block(1), std::span<int>(b.all[3].data(), static_cast<std::size_t>(n)), s);
+            colls::cuda::all_gather_v(c, block(up), b.all[2], counts, s);
+        });
+    g.finish();
+    const auto owner = [&](int e, bool reversed) {
+        int r = 0;
+        for (int end = 0; r < n && (end += reversed ? n - r : r + 1) <= e; ++r) {}
+        return r + 1;
+    };
+    for (const int i : {0, 1, 2}) expect(i, "blocks of given sizes", [&](int e) { return owner(e, i == 1); });
+    for (const int i : {3, 4}) expect(i, "balanced blocks beside them", [&](int e) { return e < n ? e + 1 : sum * i; });
+}
+/// Many calls on ranks of one device: a launch has room for 32 buffers.
+void groups_of_virtual_ranks() {
+    constexpr int n = 4, calls = 12;
+    colls::cuda::virtual_ranks ranks(n, {.channels = 2});
+    const std::vector<int> host(n * calls, 1);
+    const colls::cuda::detail::device_memory memory(ranks.device(), host.size() * sizeof(int), host.data());
+    int* const at = reinterpret_cast<int*>(memory.data());
+    auto group = colls::cuda::begin(ranks);
+    for (int i = 0; i < calls; ++i) {
+        std::vector<std::span<int>> each;
+        for (int r = 0; r < n; ++r) each.push_back({at + i * n + r, 1});
+        colls::cuda::all_reduce(ranks, each, colls::sum, cudaStream_t{});
+    }
+    group.end();
+    std::vector<int> got(host.size());
+    check(cudaMemcpy(got.data(), at, got.size() * sizeof(int), cudaMemcpyDefault), "cudaMemcpy");
+    ranks.check();
+    if (got != std::vector<int>(host.size(), n)) ++failed, std::printf("a group of virtual ranks is wrong\n");
+}
+
 template <class F>
 void refused(const char* text, const F& f) {
     try {
@@ -174,8 +286,23 @@ void refusals(int n) {
     counts[0] = 100;
     refused(n == 1 ? "leave 1 elements" : "have 1 entries",
         [&] { colls::cuda::all_to_all_v(c, x, y, std::vector<int>{n == 1 ? 99 : 100}, counts, s); });
-    refused(
-        "negative", [&] { colls::cuda::gather_v(c, x, y, std::vector<int>(static_cast<std::size_t>(n), -1), 0, s); });
+    refused("that of rank 0 is -1, and a count is not negative",
+        [&] { colls::cuda::gather_v(c, x, y, std::vector<int>(static_cast<std::size_t>(n), -1), 0, s); });
+    const std::vector<std::uint64_t> wraps(static_cast<std::size_t>(n), (std::uint64_t{1} << 63) + 50);
+    refused("that of rank 0 is 2^63 or more", [&] { colls::cuda::all_to_all_v(c, x, y, wraps, counts, s); });
+    const std::vector<long long> negative(static_cast<std::size_t>(n), -7);
+    refused("all_gather on rank 0: the counts of what is reduced or gathered: that of rank 0 is -7",
+        [&] { colls::cuda::all_gather_v(c, x, y, negative, s); });
+    refused("reduce_scatter on rank 0: the counts of what is reduced or gathered: that of rank 0 is 2^63 or more",
+        [&] { colls::cuda::reduce_scatter_v(c, x, y, wraps, colls::sum, s); });
+    refused("the sent buffer is a null pointer",
+        [&] { colls::cuda::send(c, std::span<int>(static_cast<int*>(nullptr), 5), 0, s); });
+    refused("the sent buffer has more bytes than any memory",
+        [&] { colls::cuda::send(c, std::span<int>(x.data(), (std::size_t{1} << 62) + 25), 0, s); });
+    refused("the sent buffer has 404 bytes, and 400 are left of the memory",
+        [&] { colls::cuda::send(c, std::span<int>(x.data(), 101), 0, s); });
+    refused("the input buffer has 200 bytes, and 196 are left of the memory",
+        [&] { colls::cuda::all_reduce(c, std::span<int>(x.data() + 51, 50), colls::sum, s); });
     counts[0] = 99;
     refused("leave 1 elements of the buffer over", [&] { colls::cuda::scatter_v(c, x, y, counts, 0, s); });
     refused("root 77 is out of range", [&] { colls::cuda::scatter_v(c, x, y, counts, 77, s); });
@@ -217,6 +344,21 @@ void mistakes() {
         expect(g, 0, errc::mismatch, "rank 1 gave up");
     }
     {
+        // Rank 0 makes two calls of four elements in one group, rank 1 one after the other.
+        group g(2, {.channels = 4});
+        std::vector<colls::cuda::memory<int>> x, y;
+        for (communicator& c : g.ranks) x.push_back(c.allocate<int>(4)), y.push_back(c.allocate<int>(4));
+        for (const std::size_t r : {0u, 1u}) {
+            auto calls = colls::cuda::begin(g.ranks[r]);
+            colls::cuda::all_reduce(g.ranks[r], x[r], colls::sum, g.streams[r]);
+            if (r == 1) calls.end();
+            colls::cuda::all_reduce(g.ranks[r], y[r], colls::sum, g.streams[r]);
+            calls.end();
+        }
+        expect(g, 0, errc::mismatch, "made a different call");
+        expect(g, 1, errc::mismatch, "made a different call");
+    }
+    {
         group g(2, {.channels = 2, .timeout = 2});
         auto y = g.ranks[1].allocate<int>(101);
         colls::cuda::recv(g.ranks[1], y, 0, g.streams[1]);
@@ -243,6 +385,8 @@ int main() {
         for (const auto p :
             {colls::cuda::protocol::automatic, colls::cuda::protocol::eager, colls::cuda::protocol::pulled})
             groups_of_calls(devices, p);
+        groups_of_unlike_calls(devices);
+        groups_of_virtual_ranks();
         refusals(devices);
         if (devices > 1) mistakes();
     } catch (const std::exception& e) {

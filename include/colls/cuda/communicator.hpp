@@ -176,7 +176,7 @@ public:
     template <class T>
     shared_buffer<T> share(T* data, std::size_t count) {
         if (sharing_) return {sharing_->share(data, count * sizeof(T)), data, count};
-        if (!detail::check_pointer("share", rank_, data, count, device(), "shared"))
+        if (!detail::check_pointer("share", rank_, data, detail::bytes_of(count, sizeof(T)), device(), "shared"))
             throw error(errc::unsupported,
                 (v1::detail::error_text() << "colls: cuda: share on rank " << rank_
                                           << ": devices of one process do not reach each other's memory of cuMemCreate "

@@ -13,6 +13,7 @@
 #include <colls/schedules/host_hierarchy.hpp>
 #include <colls/schedules/tree.hpp>
 
+#include <algorithm>
 #include <iterator>
 #include <type_traits>
 #include <utility>
@@ -73,15 +74,15 @@ std::vector<rank_buffers> buffers_of(In& in, Out& out) {
 /// Of a call whose blocks are balanced.
 struct balanced_blocks {};
 
-/// Where blocks of the given sizes begin, and where the last one ends; empty for balanced blocks.
+/// Where blocks of the given sizes begin in the longer one of the buffers, which has them all.
 template <class Counts>
-std::vector<std::uint64_t> offsets_of(const Counts& counts) {
-    std::vector<std::uint64_t> all = {0};
-    for (const auto c : counts) all.push_back(all.back() + static_cast<std::uint64_t>(c));
-    return all;
+std::vector<std::uint64_t> offsets_in(
+    call_name what, int rank, const Counts& counts, const std::vector<rank_buffers>& all) {
+    return offsets_of(what, rank, counts, all.empty() ? 0 : std::max(all[0].in_count, all[0].out_count));
 }
-
-inline std::vector<std::uint64_t> offsets_of(const balanced_blocks&) { return {}; }
+inline std::vector<std::uint64_t> offsets_in(call_name, int, const balanced_blocks&, const std::vector<rank_buffers>&) {
+    return {};
+}
 
 /// Calls launch(ranks), which launches a call of the local ranks. Throws what it throws, after the other ranks were
 /// told, and what an earlier kernel has reported.
@@ -123,9 +124,10 @@ void make_call_by(Comm& comm, In& in, Out& out, const Op& op, int root, const Ep
             "colls: this operator is not known to commute, and this schedule is not known to keep the order of ranks "
             "in a kernel; take direct or one_shot, or mark the operator with colls::commutative(op)");
     launch_or_tell(comm.context(), [&](local_ranks& ranks) {
-        launch_collective<schedule_for<S, C>, T, D>(ranks, buffers_of<Comm>(in, out), root,
-            schedule_of<C>(family_for<S>(ranks, false)), schedule_of<C>(family_for<S>(ranks, true)), op, epilogue,
-            stream_of(stream), offsets_of(counts));
+        const std::vector<rank_buffers> all = buffers_of<Comm>(in, out);
+        launch_collective<schedule_for<S, C>, T, D>(ranks, all, root, schedule_of<C>(family_for<S>(ranks, false)),
+            schedule_of<C>(family_for<S>(ranks, true)), op, epilogue, stream_of(stream),
+            offsets_in(C, ranks.ranks().front().rank, counts, all));
     });
 }
 

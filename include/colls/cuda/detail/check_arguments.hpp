@@ -7,6 +7,7 @@
 #include <colls/cuda/detail/runtime.hpp>
 #include <colls/schedule.hpp>
 
+#include <type_traits>
 #include <vector>
 
 namespace colls::inline v1::cuda::detail {
@@ -49,19 +50,41 @@ struct byte_range {
     }
 };
 
-/// Accepts memory that `device` reaches, and any pointer where count is 0. True: the other devices of the process reach
-/// it, too, once they have peer access. They do not reach memory of a pool (cudaMallocAsync) nor of cuMemCreate.
-inline bool check_pointer(call_name what, int rank, const void* at, std::size_t count, int device, const char* which) {
-    if (count == 0) return true;
+/// The bytes of `count` elements; more than any memory has where they are not to be counted.
+inline constexpr std::size_t most_bytes = std::size_t{1} << 53;
+constexpr std::size_t bytes_of(std::size_t count, std::size_t size) {
+    return count > most_bytes / size ? most_bytes : count * size;
+}
+
+/// Accepts memory that `device` reaches, and any pointer where `bytes` is 0. True: the other devices of the process
+/// reach it, too, once they have peer access. They do not reach memory of a pool (cudaMallocAsync) nor of cuMemCreate.
+/// That a buffer ends in its allocation is looked at for memory of cudaMalloc.
+inline bool check_pointer(call_name what, int rank, const void* at, std::size_t bytes, int device, const char* which) {
+    if (bytes == 0) return true;
     cudaPointerAttributes a{};
-    check(cudaPointerGetAttributes(&a, at), "cudaPointerGetAttributes", rank);
-    if (a.type == cudaMemoryTypeManaged) return true;
-    if (a.type == cudaMemoryTypeDevice && a.device == device) return is_of_cuda_malloc(at);
+    std::size_t left = most_bytes - 1;
+    if (at != nullptr && bytes <= left) {
+        check(cudaPointerGetAttributes(&a, at), "cudaPointerGetAttributes", rank);
+        if (a.type == cudaMemoryTypeManaged) return true;
+        if (a.type == cudaMemoryTypeDevice && a.device == device) {
+            allocation_range range;
+            const bool reached = is_of_cuda_malloc(at, &range);
+            if (reached && range.bytes != 0) left = range.begin + range.bytes - reinterpret_cast<std::uint64_t>(at);
+            if (bytes <= left) return reached;
+        }
+    }
     error_text why;
-    why << "the " << which << " buffer is "
-        << (a.type == cudaMemoryTypeDevice
-                   ? "memory of another device"
-                   : "host memory: copy it to the device, or use colls:: in place of colls::cuda::");
+    why << "the " << which << " buffer ";
+    if (at == nullptr)
+        why << "is a null pointer, and has " << bytes << " bytes";
+    else if (bytes >= most_bytes)
+        why << "has more bytes than any memory";
+    else if (bytes > left)
+        why << "has " << bytes << " bytes, and " << left << " are left of the memory that is allocated there";
+    else if (a.type == cudaMemoryTypeDevice)
+        why << "is memory of another device";
+    else
+        why << "is host memory: copy it to the device, or use colls:: in place of colls::cuda::";
     refuse(what, rank, why.text());
 }
 
@@ -91,6 +114,34 @@ inline void check_stream(call_name what, int rank, cudaStream_t stream, int devi
 #else
     (void)what, (void)rank, (void)stream, (void)device;
 #endif
+}
+
+/// The count c of rank `of`, of the counts of what is `which`. Refuses one that is negative, or more than the `left`
+/// elements that those before it leave of the buffer.
+template <class Count>
+std::size_t checked_count(call_name what, int rank, const char* which, std::size_t of, Count c, std::size_t left) {
+    bool is_negative = false;
+    if constexpr (std::is_signed_v<Count>) is_negative = c < 0;
+    if (!is_negative && static_cast<std::uint64_t>(c) <= left) return static_cast<std::size_t>(c);
+    error_text why;
+    why << "the counts of what is " << which << ": that of rank " << of << " is ";
+    if (is_negative)
+        why << static_cast<long long>(c) << ", and a count is not negative";
+    else if (static_cast<std::uint64_t>(c) >> 63 != 0)
+        why << "2^63 or more";
+    else
+        why << static_cast<std::size_t>(c) << ", and " << left << " elements of the buffer are left for it";
+    refuse(what, rank, why.text());
+}
+/// Where blocks of the given sizes begin, and where the last one ends. Refuses those that a buffer of `whole` elements
+/// does not hold.
+template <class Counts>
+std::vector<std::uint64_t> offsets_of(call_name what, int rank, const Counts& counts, std::size_t whole) {
+    std::vector<std::uint64_t> all = {0};
+    for (const auto c : counts)
+        all.push_back(
+            all.back() + checked_count(what, rank, "reduced or gathered", all.size() - 1, c, whole - all.back()));
+    return all;
 }
 
 /// The elements of all user blocks together, from what one rank knows: the sizes of its own buffers. Checks that these

@@ -76,14 +76,19 @@ inline allocation_range allocation_of(const void* at) {
 }
 
 /// Is this device memory from cudaMalloc? Peer access and CUDA IPC reach no other. True where the driver does not say.
-inline bool is_of_cuda_malloc(const void* at) {
+/// `range`: its allocation, where the driver says it. Both in one call of the driver, as each call asks.
+inline bool is_of_cuda_malloc(const void* at, allocation_range* range = nullptr) {
     static auto* const ask =
-        driver_function<CUresult(void*, CUpointer_attribute, CUdeviceptr)>("cuPointerGetAttribute");
-    int answer = 0;
-    return ask == nullptr ||
-           ask(&answer, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, reinterpret_cast<CUdeviceptr>(at)) !=
-               CUDA_SUCCESS ||
-           answer != 0;
+        driver_function<CUresult(unsigned, CUpointer_attribute*, void**, CUdeviceptr)>("cuPointerGetAttributes");
+    CUpointer_attribute what[] = {CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+    unsigned long long capable = 0;  // wide enough for any of the driver's types
+    CUdeviceptr begin = 0;
+    std::size_t bytes = 0;
+    void* answers[] = {&capable, &begin, &bytes};
+    if (ask == nullptr || ask(3, what, answers, reinterpret_cast<CUdeviceptr>(at)) != CUDA_SUCCESS) return true;
+    if (range != nullptr) *range = {begin, bytes};
+    return capable != 0;
 }
 
 }  // namespace colls::inline v1::cuda::detail

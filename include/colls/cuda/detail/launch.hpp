@@ -211,8 +211,9 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
             refuse(what, r, why.text());
         }
         a.common.count = count;
-        const bool in_reached = check_pointer(what, r, b.in, b.in_count, ranks.device(), "input"),
-                   out_reached = check_pointer(what, r, b.out, b.out_count, ranks.device(), "output");
+        const bool in_reached = check_pointer(what, r, b.in, bytes_of(b.in_count, sizeof(T)), ranks.device(), "input"),
+                   out_reached =
+                       check_pointer(what, r, b.out, bytes_of(b.out_count, sizeof(D)), ranks.device(), "output");
         check_overlap(what, r, b, sizeof(T), sizeof(D),
             offsets.empty() ? balanced(count, static_cast<std::uint64_t>(n), static_cast<std::uint64_t>(r)).first
                             : offsets[static_cast<std::size_t>(r)]);

@@ -21,7 +21,7 @@ byte_range message_in(R& range) {
     using T = element<R>;
     static_assert(std::is_trivially_copyable_v<T>, "colls: elements must be trivially copyable");
     static_assert(!written || !std::is_const_v<T>, "colls: the output buffer is const");
-    return {range.data(), range.size() * sizeof(T)};
+    return {range.data(), bytes_of(range.size(), sizeof(T))};
 }
 
 /// Cuts a buffer of `whole` into blocks of counts[r] elements of `size` bytes, one for each of n ranks.
@@ -31,22 +31,16 @@ std::vector<byte_range> blocks_of_counts(call_name what, int rank, int n, const 
     std::vector<byte_range> all;
     const std::byte* at = static_cast<const std::byte*>(whole.at);
     std::size_t left = whole.bytes / size;
-    bool fits = true;
     for (const auto c : counts) {
-        if constexpr (std::is_signed_v<std::remove_cvref_t<decltype(c)>>) fits = fits && c >= 0;
-        const auto count = static_cast<std::size_t>(c);
-        fits = fits && count <= left;
-        if (!fits) break;
+        const std::size_t count = checked_count(what, rank, which, all.size(), c, left);
         all.push_back({at, count * size});
         at += count * size;
         left -= count;
     }
-    if (fits && all.size() == static_cast<std::size_t>(n) && left == 0) return all;
+    if (all.size() == static_cast<std::size_t>(n) && left == 0) return all;
     error_text why;
     why << "the counts of what is " << which;
-    if (!fits)
-        why << " are negative, or add up to more than the " << whole.bytes / size << " elements of the buffer";
-    else if (left != 0 && all.size() == static_cast<std::size_t>(n))
+    if (left != 0 && all.size() == static_cast<std::size_t>(n))
         why << " leave " << left << " elements of the buffer over";
     else
         why << " have " << all.size() << " entries, and should have one for each of " << n << " ranks";

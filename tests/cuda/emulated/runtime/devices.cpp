@@ -441,6 +441,11 @@ static CUresult emulated_cuPointerGetAttribute(void* answer, CUpointer_attribute
                  " is not emulated: add it to devices.cpp");
     }
 }
+static CUresult emulated_cuPointerGetAttributes(unsigned n, CUpointer_attribute* what, void** answers, CUdeviceptr at) {
+    for (unsigned i = 0; i < n; ++i)
+        if (const CUresult r = emulated_cuPointerGetAttribute(answers[i], what[i], at); r != CUDA_SUCCESS) return r;
+    return CUDA_SUCCESS;
+}
 static CUresult emulated_cuMemGetAddressRange(CUdeviceptr* base, std::size_t* bytes, CUdeviceptr at) {
     const auto a = find_allocation(reinterpret_cast<const void*>(at));
     if (!a) return CUDA_ERROR_NOT_FOUND;
@@ -455,6 +460,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(
     const std::string_view wanted = name;
     *f = nullptr;
     if (wanted == "cuPointerGetAttribute") *f = reinterpret_cast<void*>(&emulated_cuPointerGetAttribute);
+    if (wanted == "cuPointerGetAttributes") *f = reinterpret_cast<void*>(&emulated_cuPointerGetAttributes);
     if (wanted == "cuMemGetAddressRange") *f = reinterpret_cast<void*>(&emulated_cuMemGetAddressRange);
     if (*f == nullptr) *f = virtual_memory_function(wanted);
     if (found != nullptr) *found = *f != nullptr ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
