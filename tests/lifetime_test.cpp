@@ -125,7 +125,8 @@ TEST_CASE("lifetime: a broken group shrinks while one of its operations is in sc
                         } catch (const colls::error&) {
                             if (waits_first) right[2] += started.test();  // it is over, by an error or before it
                             comm = comm.shrink();
-                            right[5] += comm.context().operations.cycle->gate.is_shared();  // the progress thread serves it, too
+                            right[5] += comm.context()
+                                            .operations.cycle->gate.is_shared();  // the progress thread serves it, too
                             std::vector<int> again(count, 1);
                             colls::all_reduce(comm, again, colls::sum);
                             right[0] += again == std::vector<int>(count, 3);
