@@ -156,6 +156,7 @@ template <class F>
         const auto has_come = [&] { return self.memory.state(r).shrinks.load(std::memory_order_acquire) >= stage; };
         while (!has_come() && !self.backend->dead(r) && seconds_now() < until) {
             self.backend->look(self, nullptr, 0);
+            const gate_lock::open_gate others_may_come;
             call_hooks(self);
             sched_yield();
         }
