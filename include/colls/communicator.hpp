@@ -60,9 +60,10 @@ private:
 /// processes::run, world, ...), or split and shrink of another one.
 ///
 /// One thread at a time uses it; other threads of the rank may use groups that were split from it, each its own. Two
-/// threads in calls with one group break it, with invalid_argument, where the first of them waits. All ranks of the group make the same collective calls on it in the same order.
-/// Operations, plans and progress threads hold the group, so the communicator may be destroyed or assigned to before
-/// them; the rank leaves the group when the last of all these is destroyed.
+/// threads in calls with one group break it, with invalid_argument, where the first of them waits. All ranks of the
+/// group make the same collective calls on it in the same order. Operations, plans and progress threads hold the group,
+/// so the communicator may be destroyed or assigned to before them; the rank leaves the group when the last of all
+/// these is destroyed.
 class communicator {
 public:
     /// Of no group: size() is 0, rank() is `none`, and every call on it throws invalid_argument.

@@ -105,7 +105,8 @@ template <class Proof>
 concept no_law_is_broken = std::is_same_v<Proof, no_law_broken>;
 template <class Proof>
 constexpr bool refuted(Proof) {
-    static_assert(no_law_is_broken<Proof>, "colls: a law of the proof is broken: law_broken<...> says which, and where");
+    static_assert(
+        no_law_is_broken<Proof>, "colls: a law of the proof is broken: law_broken<...> says which, and where");
     return false;
 }
 
