@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cfenv>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -337,6 +338,59 @@ TEMPLATE_TEST_CASE("exact calls on numbers: one result for any ranks, partition 
             }));
         }
     }
+}
+
+namespace {
+
+/// The bits of the processor's mode that matter to sums, of this thread.
+unsigned mode_of_sums() {
+#if defined(__x86_64__)
+    return __builtin_ia32_stmxcsr() & 0xe040u;
+#else
+    return static_cast<unsigned>(std::fegetround());
+#endif
+}
+void set_mode(int rounding, bool flushes) {
+    std::fesetround(rounding);
+#if defined(__x86_64__)
+    __builtin_ia32_ldmxcsr((__builtin_ia32_stmxcsr() & ~0x8040u) | (flushes ? 0x8040u : 0));
+#else
+    static_cast<void>(flushes);
+#endif
+}
+/// Throws where a sum differs, or the mode is another one afterwards.
+template <class T>
+void check_in_mode(
+    colls::communicator& comm, const columns<T>& data, std::span<const bits_of<T>> want, int rounding, bool flushes) {
+    auto x = data.of_rank(comm.rank(), 3, 3), y = x;
+    exact_sum<T> sum, singly;
+    for (const T v : x) singly += v;
+    set_mode(rounding, flushes);
+    const unsigned mode = mode_of_sums();
+    sum.add(x);
+    colls::all_reduce(comm, x, colls::exact);
+    colls::all_reduce<colls::ring>(comm, y, colls::exact);
+    const bool kept = mode_of_sums() == mode;
+    set_mode(FE_TONEAREST, false);
+    expect(equal<T>(x, want), "addends at hand");
+    expect(equal<T>(y, want), "integers");
+    expect(same_bytes(sum, singly), "an array");
+    expect(kept, "the mode");
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("exact calls: the rounding mode of a rank, and flushing, change no bit and stay", "[exact]", float,
+    double, bfloat16, half) {
+    using T = TestType;
+    const columns<T> data(1300, 3, 2);
+    const std::vector<bits_of<T>> want = results(data);
+    for (const int rounding : {FE_TONEAREST, FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO})
+        for (const bool flushes : {false, true}) {
+            INFO("rounding " << rounding << (flushes ? ", flushing" : ""));
+            CHECK_NOTHROW(colls::threads::run(
+                3, [&](colls::communicator& comm) { check_in_mode<T>(comm, data, want, rounding, flushes); }));
+        }
 }
 
 TEST_CASE("exact calls: more ranks than doubles hold, long buffers, no elements", "[exact]") {

@@ -6,6 +6,7 @@
 #include "support/says.hpp"
 
 #include <colls/detail/group/backoff.hpp>
+#include <colls/exact.hpp>
 #include <colls/extend/message_group.hpp>
 
 #include <chrono>
@@ -79,6 +80,24 @@ void gathers(colls::communicator& comm) {
     colls::all_gather(comm, x, all);
 }
 
+/// Of several calls each, which are compared as the one that they are.
+template <int count>
+void reduce_exactly(colls::communicator& comm) {
+    std::vector<float> x(count, 1);
+    colls::all_reduce(comm, x, colls::exact);
+    colls::barrier(comm);
+}
+void reduce_halves(colls::communicator& comm) {
+    std::vector<colls::half> x(10);
+    colls::all_reduce(comm, x, colls::exact);
+}
+void gathers_as_exact(colls::communicator& comm) {
+    std::vector<float> x(10), all(30);
+    colls::all_gather(comm, x, all);
+    colls::barrier(comm);
+}
+void splits(colls::communicator& comm) { comm.split(0, 0); }
+
 /// Two lambdas and two functions, which the compiler spells alike.
 template <bool adds>
 void by_lambda(colls::communicator& comm) {
@@ -113,6 +132,11 @@ constexpr oddity oddities[] = {
     {"the root", "0", "2", &from_root<0>, &from_root<2>},
     {"the call", "blocking", "started", &reduce_in<colls::ring>, &started},
     {"the collective", "all_reduce", "all_gather", &reduce_of<int>, &gathers},
+    {"the count", "10", "11", &reduce_exactly<10>, &reduce_exactly<11>},
+    {"the count", "100000", "100001", &reduce_exactly<100000>, &reduce_exactly<100001>},
+    {"the collective", "all_reduce", "all_gather", &reduce_exactly<10>, &gathers_as_exact},
+    {"the element type", "float", "half", &reduce_exactly<10>, &reduce_halves},
+    {"the collective", "split", "all_reduce", &splits, &reduce_of<int>},
 };
 
 }  // namespace

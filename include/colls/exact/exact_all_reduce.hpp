@@ -84,6 +84,7 @@ void reduce(communicator& comm, In&& in, Out&& out, const exact_t&, int root, co
         detail::refuse_exact(comm, "colls: reduce with colls::exact: the root is out of range");
     if (comm.rank() == root && from.size() != to.size())
         detail::refuse_exact(comm, "colls: reduce with colls::exact: input and output differ in length");
+    const detail::exact_call_scope<T> whole(comm, collective::reduce, from.size(), root);
     detail::exact_work<T> work(comm, from.size());
     work.template contribute<automatic>(from);
     work.template add_at<Schedule>(root, schedule...);
@@ -99,6 +100,7 @@ void reduce_scatter(communicator& comm, In&& in, Out&& out, const exact_t&, cons
     const buffer_block own = block_of(from.size(), comm.size(), comm.rank());
     if (to.size() != own.size)
         detail::refuse_exact(comm, "colls: reduce_scatter with colls::exact: the output is not as long as the block");
+    const detail::exact_call_scope<T> whole(comm, collective::reduce_scatter, from.size());
     if constexpr (detail::is_chosen_by_library<Schedule> && sizeof...(V) == 0)
         if (comm.size() <= detail::exact_few_ranks)
             return detail::exact_addends<T>(comm, from.size()).reduce_scatter(from, to);
@@ -125,6 +127,7 @@ void reduce_scatter_v(
     if (sizes.size() != static_cast<std::size_t>(comm.size()) || all != from.size() || sizes[rank] != to.size())
         detail::refuse_exact(
             comm, "colls: reduce_scatter_v with colls::exact: the counts are not those of the ranks' blocks");
+    const detail::exact_call_scope<T> whole(comm, collective::reduce_scatter, from.size());
     if constexpr (detail::is_chosen_by_library<Schedule> && sizeof...(V) == 0)
         if (comm.size() <= detail::exact_few_ranks)
             return detail::exact_addends<T>(comm, to.size() * sizes.size()).reduce_scatter(from, to, sizes);

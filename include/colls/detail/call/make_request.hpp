@@ -17,10 +17,14 @@ namespace colls::inline v1::detail {
 
 template <class T>
 inline constexpr std::string_view type_text = type_name<T>();
+template <>
+inline constexpr std::string_view type_text<bfloat16> = "colls::v1::bfloat16";
+template <>
+inline constexpr std::string_view type_text<half> = "colls::v1::half";
 /// "value_index<float, int>". g++ spells the default argument out or leaves it out, by how a unit first wrote the type.
 template <class T, class I>
 struct pair_name {
-    static constexpr std::string_view before = "value_index<", value = type_name<T>(), index = type_name<I>();
+    static constexpr std::string_view before = "value_index<", value = type_text<T>, index = type_text<I>;
     char text[before.size() + value.size() + index.size() + 3] = {};
     constexpr pair_name() {
         char* to = text;

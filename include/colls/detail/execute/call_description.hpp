@@ -42,6 +42,16 @@ inline void record_call(rank_context& self, const call& c, std::string_view sche
     r.own_lengths = own_lengths;
     r.non_blocking = c.non_blocking;
     r.reproducible = c.reproducible;
+    r.name = nullptr;
+    if (const composite_call* const whole = self.log.part_of; whole != nullptr) {
+        r.name = whole->name;
+        r.type = whole->type;
+        r.op = whole->op;
+        r.count = whole->count;
+        r.root = whole->root;
+        r.what = whole->what;
+        r.own_lengths = whole->own_lengths;
+    }
 }
 
 }  // namespace colls::inline v1::detail

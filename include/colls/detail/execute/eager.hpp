@@ -42,7 +42,7 @@ public:
             self.log.sign(c.what, hash_mix(hash_mix(c.signature, c.count), static_cast<std::uint64_t>(c.root)));
         flag_ = (number_ + 1) << 32 | fingerprint >> 32;  // zeroed memory is no flag: hence + 1
         record_call(self, c, eager_name, false);
-        site_ = {none, none, name_of(c.what), eager_name, call_number, fingerprint};
+        site_ = {none, none, self.log.name_of_call(c.what), eager_name, call_number, fingerprint};
     }
 
     void run() {

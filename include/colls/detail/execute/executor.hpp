@@ -43,7 +43,7 @@ protected:
     void set_wait_site(const execution_plan& plan) {
         const call& c = arguments;
         site.peer = site.round = none;
-        site.what = name_of(c.what);
+        site.what = self_.log.name_of_call(c.what);
         site.schedule = &plan == choice_.staged ? choice_.staged_name : schedule;
         site.call = number;
         site.fingerprint = fingerprint_;

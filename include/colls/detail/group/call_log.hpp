@@ -35,17 +35,23 @@ struct refused_calls {
 
 /// Collective calls.
 struct call_log {
-    std::uint64_t count = 0;                ///< so far
-    std::uint64_t history = 0;              ///< hash of all of them: a mismatch that a call misses the next one finds
-    call_record recent[call_record::kept];  ///< the latest, by number modulo `kept`
-    refused_calls refused;                  ///< by this rank
-    bool has_refused = false;               ///< the others know of one, and not that this rank has gone on
+    std::uint64_t count = 0;                  ///< so far
+    std::uint64_t history = 0;                ///< hash of all of them: a mismatch that a call misses the next one finds
+    call_record recent[call_record::kept];    ///< the latest, by number modulo `kept`
+    refused_calls refused;                    ///< by this rank
+    bool has_refused = false;                 ///< the others know of one, and not that this rank has gone on
+    const composite_call* part_of = nullptr;  ///< of which the calls are parts that the rank makes now, or null
 
     call_record& of(std::uint64_t number) { return recent[number % call_record::kept]; }
     call_record& latest() { return of(count - 1); }
     const call_record& latest() const { return recent[(count - 1) % call_record::kept]; }
+    const char* name_of_call(collective what) const { return part_of != nullptr ? part_of->name : name_of(what); }
     /// The fingerprint of a new call. Its highest four bits are the collective, so that an error can name both sides'.
     std::uint64_t sign(collective what, std::uint64_t hash) {
+        if (part_of != nullptr) {
+            what = part_of->what;
+            hash = hash_mix(hash, part_of->hash);
+        }
         history = static_cast<std::uint64_t>(what) << 60 | hash_mix(hash, history) >> 4;
         return of(count++).fingerprint = history;
     }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <colls/detail/group/group_memory.hpp>
+#include <colls/detail/support/composite_call.hpp>
 #include <colls/detail/support/error_text.hpp>
 #include <colls/error.hpp>
 
@@ -20,6 +21,7 @@ struct call_record {
     std::size_t count = 0;
     int root = 0;
     collective what{};
+    const char* name = nullptr;  ///< of a composite call; null: that of `what`
     bool own_lengths = false, non_blocking = false, reproducible = false;
 };
 
@@ -30,11 +32,13 @@ inline std::string_view without_namespace(std::string_view name) {
     return name.substr(0, 40);
 }
 
+inline const char* name_of(const call_record& c) { return c.name ? c.name : name_of(c.what); }
+
 /// The parts of a call in the order of call_parts, each followed by a bar.
 [[gnu::cold]] inline error_text parts_of(const call_record& c) {
     error_text text;
     const auto put = [&](std::string_view name) { text << without_namespace(name) << "|"; };
-    put(name_of(c.what));
+    put(name_of(c));
     if (c.own_lengths)
         put("each rank's own");
     else
@@ -54,9 +58,9 @@ template <class F>
 [[gnu::cold]] void for_latest_calls(const call_record* recent, std::uint64_t calls, F f) {
     const auto same = [&](std::uint64_t i, std::uint64_t j) {
         const call_record &a = recent[i % call_record::kept], &b = recent[j % call_record::kept];
-        return a.what == b.what && a.count == b.count && a.type == b.type && a.op == b.op && a.root == b.root &&
-               a.schedule == b.schedule && a.own_lengths == b.own_lengths && a.non_blocking == b.non_blocking &&
-               a.reproducible == b.reproducible;
+        return a.what == b.what && a.name == b.name && a.count == b.count && a.type == b.type && a.op == b.op &&
+               a.root == b.root && a.schedule == b.schedule && a.own_lengths == b.own_lengths &&
+               a.non_blocking == b.non_blocking && a.reproducible == b.reproducible;
     };
     for (std::uint64_t i = calls > call_record::kept ? calls - call_record::kept : 0, end; i < calls; i = end) {
         for (end = i + 1; end < calls && same(i, end);) ++end;
@@ -64,7 +68,7 @@ template <class F>
         error_text text;
         text << "call " << static_cast<std::size_t>(i);
         if (end - i > 1) text << " to " << static_cast<std::size_t>(end - 1);
-        text << ": " << name_of(c.what);
+        text << ": " << name_of(c);
         if (c.own_lengths)
             text << " of each rank's own count";
         else if (c.type)

@@ -15,6 +15,7 @@ namespace colls::inline v1::detail {
 
 enum class operation_kind : unsigned char;
 struct call;
+struct composite_call;
 struct request;
 struct rank_context;
 class operation_state;
@@ -27,6 +28,8 @@ struct progress_worker;
 /// Throws an error of this rank about arguments from which no request could be made, and tells ranks that wait for its
 /// next call.
 [[noreturn]] void refuse_call(rank_context& self, errc code, const char* why);
+/// From now on this rank's calls are parts of that one, or of none. Returns of which they were before.
+const composite_call* set_composite(rank_context& self, const composite_call* whole);
 /// Checks a request and runs the collective to its end.
 void perform(rank_context& self, request& q);
 void perform_message(rank_context& self, operation_kind kind, const call& c, int peer);

@@ -94,6 +94,11 @@ COLLS_INLINE void check_arguments(rank_context& self, request& q) {
     check(self, q, false);
 }
 
+COLLS_INLINE const composite_call* set_composite(rank_context& self, const composite_call* whole) {
+    const composite_call* const before = self.log.part_of;
+    self.log.part_of = whole;
+    return before;
+}
 COLLS_INLINE void perform(rank_context& self, request& q) {
     const progress_lock mine(self);
     const schedule_choice p = q.of ? q.of->blocking : check(self, q, true, true);

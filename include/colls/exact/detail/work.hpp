@@ -4,6 +4,7 @@
 
 #include <colls/blocks.hpp>
 #include <colls/collectives.hpp>
+#include <colls/detail/support/composite_call.hpp>
 #include <colls/exact/detail/addend_sums.hpp>
 #include <colls/exact/detail/lanes.hpp>
 #include <colls/family.hpp>
@@ -16,10 +17,39 @@
 #include <type_traits>
 #include <vector>
 
+namespace colls::inline v1 {
+struct exact_t;
+}
+
 namespace colls::inline v1::detail {
 
 template <class Buffer>
 concept exact_numbers = buffer_like<std::remove_reference_t<Buffer>> && is_exact_number<element_of<Buffer>>;
+
+/// While it lives, the rank's calls are parts of one by colls::exact, of T.
+template <class T>
+class exact_call_scope {
+public:
+    exact_call_scope(communicator& comm, collective what, std::size_t count, int root = 0)
+        : self_(comm.context()),
+          whole_{.name = name_of(what),
+              .what = what,
+              .count = count,
+              .type = name_of_type<T>.text,
+              .op = name_of_type<exact_t>.text,
+              .root = root,
+              .hash = hash_mix(hash_mix(name_of_type<T>.hash, count),
+                  hash_mix(name_of_type<exact_t>.hash, static_cast<std::uint64_t>(root)))},
+          before_(set_composite(self_, &whole_)) {}
+    ~exact_call_scope() { set_composite(self_, before_); }
+    exact_call_scope(const exact_call_scope&) = delete;
+    exact_call_scope& operator=(const exact_call_scope&) = delete;
+
+private:
+    rank_context& self_;
+    const composite_call whole_;
+    const composite_call* before_;
+};
 
 /// The memory of an exact call of `count` elements at most, and its steps. The one place where it is allocated.
 template <class T>
@@ -167,13 +197,15 @@ bool exact_by_blocks(int n, std::size_t count) {
 template <class T, class Schedule, class... V>
 class exact_call {
 public:
-    exact_call(communicator& comm, std::size_t count) : capacity_(count < exact_chunk ? count : exact_chunk) {
+    exact_call(communicator& comm, std::size_t count)
+        : comm_(&comm), capacity_(count < exact_chunk ? count : exact_chunk) {
         if (is_chosen_by_library<Schedule> && sizeof...(V) == 0 && comm.size() <= exact_few_ranks)
             addends_.emplace(comm, capacity_);
         else
             integers_.emplace(comm, capacity_);
     }
     void operator()(std::span<const T> in, std::span<T> out, const V&... schedule) {
+        const exact_call_scope<T> whole(*comm_, collective::all_reduce, in.size());
         std::size_t at = 0;
         do {
             const std::size_t count = in.size() - at < capacity_ ? in.size() - at : capacity_;
@@ -203,6 +235,7 @@ private:
         work.round({0, in.size()}, out.data());
     }
 
+    communicator* comm_;
     std::size_t capacity_;
     std::optional<exact_addends<T>> addends_;
     std::optional<exact_work<T>> integers_;
