@@ -80,10 +80,11 @@ TEST_CASE("split: a rank that cannot join the new group is named in the others' 
     "[regroup]") {
     const with_environment deadline("COLLS_TIMEOUT", std::to_string(counters::deadline).c_str());
     for (const std::string& transport : every_transport())
-        for (const auto& [n, failing] : {std::pair{2, 1}, {3, 2}, {5, 0}}) {
+        for (const auto& [ranks, fails] : {std::pair{2, 1}, {3, 2}, {5, 0}}) {
+            const int n = ranks, failing = fails;
             common<counters> shared;
             counters& count = *shared;
-            run_ignoring_error(transport, n, [&, n = n, failing = failing](colls::communicator& comm) {
+            run_ignoring_error(transport, n, [&](colls::communicator& comm) {
                 auto& backend = comm.context().backend;
                 backend = std::make_shared<joining_backend>(backend, count, comm.rank() == failing);
                 try {
