@@ -206,7 +206,7 @@ public:
         library_.pinned = program_.pinned = true;
     }
     /// Moves the program's memory to other pages, at the same addresses, which `sharers` follow: a rank that may yet
-    /// write writes into pages that nobody uses. False: nothing has moved, since the system gives no other pages.
+    /// write writes into pages that are not in use. False: nothing has moved, since the system gives no other pages.
     bool withdraw(const std::vector<int>& sharers) {
         const std::lock_guard lock(mutex_);
         const std::size_t first = part_of(rank_), bytes = rest_.at - first;
@@ -404,7 +404,8 @@ private:
             free.push_back(back);
         }
     };
-    /// The file grows to that size, whoever else makes it grow meanwhile. False: a limit, or the system, is against it.
+    /// The file grows to that size, also while other processes make it grow. False: a limit, or the system, is against
+    /// it.
     bool grow_to(std::size_t bytes) const {
         rlimit files{};
         if (getrlimit(RLIMIT_FSIZE, &files) == 0 && bytes > files.rlim_cur) return false;
