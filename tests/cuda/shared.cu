@@ -220,7 +220,7 @@ private:
         refuse(errc::unsupported, pool, 16, "memory of a pool, from cudaMallocAsync, has no handle");
         refuse(errc::unsupported, without.at(0), 16, "allocate it with requestedHandleTypes");
         refuse(errc::invalid_argument, on_host, 16, "is host memory");
-        refuse(errc::invalid_argument, plain, 64 << 20, "longer than the memory that is allocated");
+        refuse(errc::invalid_argument, plain, 64 << 20, "are left of the memory that is allocated there");
         refuse(errc::invalid_argument, by_file.at(granule), granule, "longer than the memory that is allocated");
         check(cudaFreeAsync(pool, stream_.get()), "cudaFreeAsync");
         {

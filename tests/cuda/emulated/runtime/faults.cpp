@@ -52,11 +52,14 @@ fault read_fault(const std::string& text, std::string_view name, std::string_vie
     return f;
 }
 
+/// Whether this process has made a call of the runtime. (Not among the books: their making reads EMULATED_FAIL, which a
+/// forked child may set.)
+std::atomic<bool> any_call{false};
+
 struct books {
     std::mutex mutex;
     std::map<std::string, fault, std::less<>> faults;
     std::map<std::string, int, std::less<>> calls, live;
-    bool any_call = false;
     books() {
         const char* const text = std::getenv("EMULATED_FAIL");
         std::istringstream in(text != nullptr ? text : "");
@@ -89,7 +92,7 @@ bool report_unused_faults() {
     for (const auto& [call, f] : b.faults) {
         const auto i = b.calls.find(call);
         const int calls = i == b.calls.end() ? 0 : i->second;
-        if (!b.any_call || calls >= f.at) continue;
+        if (!any_call || calls >= f.at) continue;
         std::fprintf(stderr, "emulated: EMULATED_FAIL names call %d of %s, and process %d has made %d\n", f.at,
             call.c_str(), getpid(), calls);
         any = true;
@@ -113,7 +116,7 @@ bool report_live() {
 /// A forked child of a process that has used the runtime: every call fails there, as on a GPU.
 std::atomic<bool> is_lost{false};
 [[gnu::constructor(103)]] void watch_forks() {
-    pthread_atfork(nullptr, nullptr, [] { is_lost = is_lost || all_books().any_call; });
+    pthread_atfork(nullptr, nullptr, [] { is_lost = is_lost || any_call; });
 }
 
 void report() {
@@ -155,7 +158,7 @@ cudaError_t injected(const char* call) {
     if (is_lost) return cudaErrorInitializationError;
     books& b = all_books();
     const std::lock_guard lock(b.mutex);
-    b.any_call = true;
+    any_call = true;
     const auto f = b.faults.find(std::string_view(call));
     if (f == b.faults.end()) return cudaSuccess;
     const int number = ++b.calls[call];
