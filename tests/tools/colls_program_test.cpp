@@ -6,6 +6,7 @@
 #include "svg_text.hpp"
 #include "tool_folder.hpp"
 
+#include <colls/config.hpp>
 #include <colls/cost.hpp>
 #include <colls/detail/support/tuning_file.hpp>
 #include <colls/family.hpp>
@@ -394,7 +395,10 @@ TEST_CASE("colls prove: families, and a header's schedule, right and wrong", "[t
             .says("proven for 4 group sizes: 2, 4, 8, 16"));
     const program_result none = folder.run("prove halving_doubling reduce_scatter --ranks 5..7");
     CHECK(none.says("supports no group size from 5 to 7: nothing is proven"));
-    CHECK(none.status == 1);
+    CHECK(none.status == 4);
+    CHECK(folder.run("prove halving_doubling all_reduce --ranks 5..7 --json").status == 4);
+    CHECK(folder.run("prove halving_doubling all_reduce --ranks 5..7 --local").status == 4);
+    CHECK(folder.run("prove halving_doubling --ranks 5..8").status == 0);
 
     std::ofstream(folder.file("right one.hpp")) << header(false);
     std::ofstream(folder.file("wrong.hpp")) << header(true);
@@ -491,7 +495,7 @@ TEST_CASE("colls draw --svg: an arrow for each message", "[tool]") {
     CHECK(count_of(svg, "marker-end") == ranges::distance(colls::views::transfers(schedule, 6)));
     CHECK(count_of(svg, ">rank ") == 6);
     // Each rank ends with its own block, of all contributions, and with no other.
-    CHECK(count_of(svg, "stroke=\"#222\"") == 6);
+    CHECK(count_of(svg, "<rect class=\"done\"") == 6);
     CHECK(count_of(svg, "http://") == count_of(svg, "http://www.w3.org/2000/svg"));  // nothing is loaded
 }
 
@@ -641,7 +645,7 @@ TEST_CASE("colls prove --local: large groups, every size, and what is not repres
     CHECK(scan.says("not proven by local conditions: group of 8, this collective is not represented"));
     const program_result unknown = folder.run("prove rings --local");
     CHECK(unknown.status == 2);
-    CHECK(unknown.says("there is no family 'rings' for --local; there are: direct, ring, "));
+    CHECK(unknown.says("--local: there is no family 'rings'; did you mean 'ring'? There are: direct, ring, "));
 }
 
 TEST_CASE("colls import: an exported plan is proven, priced and run, and a changed one is refuted", "[tool]") {
@@ -1121,7 +1125,7 @@ TEST_CASE("colls: what is refused, and how it says so", "[tool]") {
         CHECK(r.status == 2);
         CHECK(r.says(words));
     };
-    refused("prove rings", "there is no family 'rings'; there are: direct, ring, ");
+    refused("prove xyz", "there is no family 'xyz'; there are: direct, ring, ");
     refused("cost ring all_to_all", "ring has no schedule for all_to_all; it has: ");
     refused("cost ring everything", "there is no collective 'everything'; there are: ");
     refused("prove ring --ranks 4..2", "'4..2' is not a range of group sizes");
@@ -1152,4 +1156,118 @@ TEST_CASE("colls: what is refused, and how it says so", "[tool]") {
     refused("export ring all_reduce --format chakra", "a file for each rank: give the start of their names, -o PREFIX");
     CHECK(folder.run("").status != 0);
     CHECK(folder.run("--help").says("colls prove --include my.hpp my::schedule"));
+    CHECK(folder.run("--help").says("4: prove has proven nothing"));
+}
+
+TEST_CASE("colls: an unknown word is refused in one line, with the known word that is most like it", "[tool]") {
+    const tool_folder folder;
+    const auto answer = [&](const std::string& arguments) {
+        const program_result r = folder.run(arguments);
+        INFO(arguments << ": " << r.text);
+        CHECK(r.status == 2);
+        CHECK(r.text.starts_with("colls: "));
+        CHECK(count_of(r.text, "\n") == 1);
+        return r.text;
+    };
+    const std::string commands =
+        "list, prove, cost, compare, draw, simulate, choose, place, synthesise, trace, perf, "
+        "export, import";
+    CHECK(answer("prov ring") ==
+          "colls: there is no command 'prov'; did you mean 'prove'? There are: " + commands + " (colls --help)\n");
+    CHECK(answer("--verson") == "colls: there is no option '--verson'; did you mean '--version'? (colls --help)\n");
+    CHECK(answer("cost ring --rank 8") ==
+          "colls: cost: there is no option '--rank'; did you mean '--ranks'? (colls cost --help)\n");
+    CHECK(answer("cost --byte=8") ==
+          "colls: cost: there is no option '--byte=8'; did you mean '--bytes'? (colls cost --help)\n");
+    CHECK(answer("cost ring --frobnicate") == "colls: cost: there is no option '--frobnicate' (colls cost --help)\n");
+    CHECK(answer("cost ring all_reduce more") == "colls: cost: 'more' is one word too many (colls cost --help)\n");
+    CHECK(answer("cost") == "colls: cost: family is required (colls cost --help)\n");
+    CHECK(answer("") == "colls: name a command: " + commands + " (colls --help)\n");
+    CHECK(answer("trace sumary x") ==
+          "colls: trace: there is no command 'sumary'; did you mean 'summary'? There are: "
+          "summary, merge (colls trace --help)\n");
+    const std::string range = answer("draw ring --largest 99 --page x");  // the rest differs from CLI11 to CLI11
+    CHECK(range.starts_with("colls: draw: --largest: Value 99 not in range "));
+    CHECK(range.ends_with(" (colls draw --help)\n"));
+    for (const auto& [arguments, meant] :
+        std::vector<std::array<const char*, 2>>{{"prove rings", "ring"}, {"prove pipelined", "pipelined_broadcast"},
+            {"cost ring al_reduce", "all_reduce"}, {"export ring all_reduce --format mscl", "msccl"}}) {
+        const std::string said = answer(arguments);
+        INFO(said);
+        CHECK(said.find("; did you mean '" + std::string(meant) + "'? There are: ") != std::string::npos);
+    }
+
+    const std::string version = std::to_string(COLLS_VERSION_MAJOR) + '.' + std::to_string(COLLS_VERSION_MINOR) + '.' +
+                                std::to_string(COLLS_VERSION_PATCH) + '\n';
+    const program_result r = folder.run("--version");
+    CHECK(r.status == 0);
+    CHECK(r.text == "colls " + version);
+    CHECK(folder.run("perf --version").text == "colls_perf " + version);
+}
+
+TEST_CASE("colls: sizes up to 2^60 bytes are computed right, larger ones and no sizes are refused", "[tool]") {
+    const tool_folder folder;
+    const auto sent = [&](const std::string& size) {
+        const program_result r = folder.run("cost ring all_gather -n 2 --json --bytes " + size);
+        INFO(size << ": " << r.text);
+        REQUIRE(r.status == 0);
+        return json::parse(r.text).at(0).at("bytes_sent").get<double>();
+    };
+    CHECK(sent("1152921504606846976") == 0x1p59);
+    CHECK(sent("1048576T") == 0x1p59);
+    CHECK(sent("2.5M") == 1310720);
+    CHECK(sent("4kib") == 2048);
+    CHECK(sent("1e6") == 500000);
+    CHECK(folder.run("cost ring all_gather -n 2 --bytes 1048576T").says("512 PB"));
+    const auto refused = [&](const std::string& size, const std::string& words) {
+        for (const char* const command : {"cost ring all_gather --bytes ", "compare all_reduce --sizes 8,",
+                 "export ring all_gather --format trace --bytes "}) {
+            const program_result r = folder.run(command + size);
+            INFO(command << size << ": " << r.text);
+            CHECK(r.status == 2);
+            CHECK(r.text.starts_with("colls: '" + size + "' is " + words));
+        }
+    };
+    for (const char* const size : {"100000000000000000000", "1152921504606847233", "1048577T", "1e20", "1e300T", "inf"})
+        refused(size, "more than the largest size, 2^60 bytes");
+    for (const char* const size : {"nan", "-1", "1e400", "5X", "5KM", "K"})
+        refused(size, "not a size; sizes are bytes, or 4K, 2.5M, 1G, 1T");
+    // Traces have whole numbers of 64 bits.
+    const program_result trace = folder.run("export ring all_gather -n 2 --format trace --bytes 1048576T");
+    CHECK(json::parse(trace.text).at("traces").at(0).at("nodes").at(0).at("attr").at("comm_size") == 1LL << 59);
+}
+
+TEST_CASE("colls: XML with UTF-8's byte order mark is read, and UTF-16 is refused in words", "[tool]") {
+    const tool_folder folder;
+    const std::string plan = support::execute("cat '" COLLS_TEST_PLANS "/ring_all_reduce_4.xml'").text,
+                      host =
+                          R"(<system version="2"><cpu host_hash="0x1" numaid="-1" arch="arm64">)"
+                          R"(<pci busid="0000:01:00.0" class="0x030200"><gpu dev="0" rank="0" sm="70" gdr="1"/></pci>)"
+                          R"(<pci busid="0001:01:00.0" class="0x030200"><gpu dev="1" rank="1" sm="70" gdr="1"/></pci>)"
+                          "</cpu></system>";
+    const auto utf_16 = [](const std::string& text, bool little) {
+        std::string out = little ? "\xFF\xFE" : "\xFE\xFF";
+        for (const char c : text) out += little ? std::string{c, '\0'} : std::string{'\0', c};
+        return out;
+    };
+    for (const auto& [text, command] : {std::pair(plan, std::string("import '") + folder.file("a.xml") + "'"),
+             {host, "simulate all_reduce --topology '" + folder.file("a.xml") + "'"}}) {
+        folder.write("a.xml", text);
+        const program_result plain = folder.run(command);
+        INFO(command << ": " << plain.text);
+        REQUIRE(plain.status == 0);
+        folder.write("a.xml", "\xEF\xBB\xBF" + text);
+        const program_result marked = folder.run(command);
+        CHECK(marked.status == 0);
+        CHECK(marked.text == plain.text);
+        for (const bool little : {true, false}) {
+            folder.write("a.xml", utf_16(text, little));
+            const program_result r = folder.run(command);
+            INFO(r.text);
+            CHECK(r.status == 2);
+            CHECK(r.text == "colls: " + folder.file("a.xml") +
+                                ": line 1: this is UTF-16, and UTF-8 is expected: iconv -f "
+                                "UTF-16 -t UTF-8 converts it\n");
+        }
+    }
 }

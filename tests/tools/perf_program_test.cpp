@@ -5,6 +5,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -160,7 +161,8 @@ TEST_CASE("colls_perf: --schedule runs what it names, or says why not", "[perf]"
         CHECK(r.status == 2);
         CHECK(r.says(words));
     };
-    refused("all_reduce --schedule rung", "no such family: eager, direct, ring");
+    refused(
+        "all_reduce --schedule rung", "there is no family 'rung'; did you mean 'ring'? There are: eager, direct, ring");
     refused("all_gather --schedule tree", "tree has no schedule for all_gather");
     refused("all_reduce --schedule swing --ranks 3", "swing does not support 3 ranks");
     refused("all_reduce --schedule ring --reproducible --ranks 3 -e 1K", "not reproducible");
@@ -168,10 +170,18 @@ TEST_CASE("colls_perf: --schedule runs what it names, or says why not", "[perf]"
 }
 
 TEST_CASE("colls_perf: wrong arguments are refused in words, with exit status 2", "[perf]") {
-    const std::vector<std::array<const char*, 2>> wrong{{"", "collective"}, {"all_redude", "no such collective"},
-        {"all_reduce --wrong", "--wrong"}, {"all_reduce -b 1Q", "not a size"},
+    const std::vector<std::array<const char*, 2>> wrong{{"", "collective"},
+        {"all_redude", "there is no collective 'all_redude'; did you mean 'all_reduce'? There are: all, broadcast, "},
+        {"all_reduce --wrong", "there is no option '--wrong' (colls_perf --help)"},
+        {"all_reduce --rank 3", "; did you mean '--ranks'? (colls_perf --help)"},
+        {"all_reduce -b 1Q", "-b: '1Q' is not a size"},
+        {"all_reduce -e 100000000000000000000",
+            "-e: '100000000000000000000' is more than the largest size, 2^46 bytes"},
+        {"all_reduce -b 64 -e 1K -f 288230376151711745", "--stepfactor: "},
+        {"all_reduce --schedule rings", "; did you mean 'ring'? There are: "},
         {"all_reduce -b 2K -e 1K", "is more than"}, {"all_reduce -i 0 -b 1 -e 2", "never reaches"},
-        {"all_reduce -d floot", "no such type"}, {"all_reduce -o minus", "no such operator"},
+        {"all_reduce -d floot", "did you mean 'float'?"},
+        {"all_reduce -o minus", "there is no operator 'minus'; did you mean 'min'? There are: sum, "},
         {"all_reduce -r x", "neither a rank nor all"}, {"reduce -r 7 --ranks 2 -e 8", "ranks 0 to 1"},
         {"scan -o avg --ranks 2 -e 8", "no average"}, {"all_reduce -n 0", "--iters"}, {"all_reduce -z 4", "--blocking"},
         {"all_reduce -a 4", "--average"}, {"all_reduce --ranks 0", "--ranks"},
@@ -191,6 +201,8 @@ TEST_CASE("colls_perf: wrong arguments are refused in words, with exit status 2"
         INFO(arguments << "\n" << r.text);
         CHECK(r.status == 2);
         CHECK(r.says(words));
+        CHECK(r.text.starts_with("colls_perf: "));
+        CHECK(std::ranges::count(r.text, '\n') == 1);
     }
     // Values that ask for nothing are accepted, as scripts pass them.
     check_rows(perf("all_reduce -e 8 --ranks 2 -t 1 -g 1 -G 0 -p 0 -C 0"), 1);

@@ -1,5 +1,6 @@
 #include "catalogue.hpp"
 
+#include "../input.hpp"
 #include "exchange/plan_file.hpp"
 #include "own_header.hpp"
 
@@ -53,7 +54,7 @@ colls::collective collective_named(std::string_view name) {
         known.emplace_back(colls::name_of(which));
         if (plain(known.back()) == plain(name)) return which;
     }
-    throw std::runtime_error(fmt::format("there is no collective '{}'; there are: {}", name, fmt::join(known, ", ")));
+    throw std::runtime_error(input::unknown("collective", name, known));
 }
 
 std::vector<entry> find(const request& asked) {
@@ -66,10 +67,9 @@ std::vector<entry> find(const request& asked) {
     } else if (asked.include.empty()) {
         const auto names = families();
         if (std::ranges::find(names, asked.name) == names.end())
-            throw std::runtime_error(
-                fmt::format("there is no family '{}'; there are: {}. A type of your own needs --include HEADER, and a "
-                            "plan of another library ends in .xml",
-                    asked.name, fmt::join(names, ", ")));
+            throw std::runtime_error(input::unknown("family", asked.name, names) +
+                                     ". A type of your own needs --include HEADER, and a plan of another library ends "
+                                     "in .xml or .json");
         for (const entry& e : catalogue())
             if (e.family == asked.name) all.push_back(e);
     } else {

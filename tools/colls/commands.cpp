@@ -16,7 +16,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <map>
 #include <stdexcept>
 
 namespace tool {
@@ -43,7 +42,8 @@ std::string sizes_text(const std::vector<int>& sizes) {
 }  // namespace
 
 std::string show_size(double bytes) {
-    for (const auto& [unit, suffix] : {std::pair{0x1p30, "GB"}, {0x1p20, "MB"}, {0x1p10, "KB"}})
+    for (const auto& [unit, suffix] :
+        {std::pair{0x1p60, "EB"}, {0x1p50, "PB"}, {0x1p40, "TB"}, {0x1p30, "GB"}, {0x1p20, "MB"}, {0x1p10, "KB"}})
         if (bytes >= unit) return fmt::format("{:.4g} {}", bytes / unit, suffix);
     return fmt::format("{:.4g} B", bytes);
 }
@@ -52,23 +52,6 @@ std::string show_time(double seconds) {
     return us < 1e4   ? fmt::format("{:.4g} us", us)
            : us < 1e7 ? fmt::format("{:.4g} ms", us / 1e3)
                       : fmt::format("{:.4g} s", us / 1e6);
-}
-
-double parse_size(const std::string& text) {
-    std::size_t end = 0;
-    double value = 0;
-    try {
-        value = std::stod(text, &end);
-    } catch (const std::exception&) {
-        end = 0;
-    }
-    const std::string unit = text.substr(end);
-    const std::map<std::string, double> units{
-        {"", 1}, {"B", 1}, {"K", 0x1p10}, {"KB", 0x1p10}, {"M", 0x1p20}, {"MB", 0x1p20}, {"G", 0x1p30}, {"GB", 0x1p30}};
-    const auto found = units.find(unit);
-    if (end == 0 || found == units.end() || value < 0)
-        throw std::runtime_error(fmt::format("'{}' is not a size; sizes are bytes, or 4K, 2.5M, 1G", text));
-    return value * found->second;
 }
 
 std::pair<int, int> parse_range(const std::string& text) {
@@ -169,7 +152,7 @@ int prove(const std::vector<entry>& schedules, int first, int last, bool as_json
             fmt::print("{:<20} {:<15} refuted on {}\n", e.family, collective_of(e), finding);
     }
     if (as_json) print(rows);
-    return all_right && any_proven ? good : refuted;
+    return !all_right ? refuted : any_proven ? good : nothing_proven;
 }
 
 int cost(const std::vector<entry>& schedules, int n, double bytes, const colls::model& m, const std::vector<int>& hosts,

@@ -11,7 +11,7 @@
 
 namespace tool {
 
-enum status { good = 0, refuted = 1, misused = 2, not_run = 3 };
+enum status { good = 0, refuted = 1, misused = 2, not_run = 3, nothing_proven = 4 };
 
 /// Families, what each implements, rounds, volume and properties on n ranks. `json`: as JSON.
 int list(const std::string& collective, int n, bool json);
@@ -31,8 +31,6 @@ int compare(const std::string& collective, int n, const std::vector<double>& siz
 /// "4 KB", "12.5 us".
 std::string show_size(double bytes);
 std::string show_time(double seconds);
-/// 8, 4K, 2.5M, 1G.
-double parse_size(const std::string& text);
 /// "1..16" or "8".
 std::pair<int, int> parse_range(const std::string& text);
 

@@ -1,5 +1,6 @@
 #include "exchanges.hpp"
 
+#include "../input.hpp"
 #include "commands.hpp"
 #include "exchange/dot.hpp"
 #include "exchange/msccl.hpp"
@@ -40,8 +41,7 @@ std::vector<exported_file> exported(const entry& e, int n, const export_request&
     if (how.format == "dot") return {{"", exchange::write_dot(e.schedule, n, name)}};
     if (how.format == "trace") return {{"", exchange::write_trace(e.schedule, n, how.bytes, name)}};
     if (how.format != "chakra")
-        throw std::runtime_error(
-            fmt::format("there is no format '{}'; there are: msccl, mscclpp, dot, trace, chakra", how.format));
+        throw std::runtime_error(input::unknown("format", how.format, {"msccl", "mscclpp", "dot", "trace", "chakra"}));
     std::vector<exported_file> files;
     for (std::string& content : exchange::write_chakra(e.schedule, n, how.bytes, name))
         files.push_back({fmt::format(".{}.et", files.size()), std::move(content)});

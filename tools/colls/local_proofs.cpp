@@ -1,5 +1,6 @@
 #include "local_proofs.hpp"
 
+#include "../input.hpp"
 #include "commands.hpp"
 #include "json_text.hpp"
 #include "progress.hpp"
@@ -75,9 +76,7 @@ std::vector<provable> schedules_named(const request& asked) {
     look(colls::circulant<colls::linear>{}, "circulant<linear>");
     look(colls::bruck<4>{}, "bruck<4>");
     look(colls::pat<4>{}, "pat<4>");
-    if (all.empty())
-        throw std::runtime_error(
-            fmt::format("there is no family '{}' for --local; there are: {}", asked.name, fmt::join(names, ", ")));
+    if (all.empty()) throw std::runtime_error("--local: " + input::unknown("family", asked.name, names));
     if (asked.collective.empty()) return all;
     std::vector<std::string> has;
     for (const provable& p : all) has.emplace_back(colls::name_of(p.what));
@@ -131,13 +130,14 @@ outcome prove_range(const provable& p, const std::string& name, int first, int l
 
 int prove_locally(const request& asked, int first, int last, bool as_json) {
     nlohmann::json rows = nlohmann::json::array();
-    bool all_proven = true;
+    bool all_right = true, any_proven = false;
     for (const provable& p : schedules_named(asked)) {
         const auto begin = std::chrono::steady_clock::now();
         const outcome o = prove_range(p, asked.name, first, last);
         const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
         const bool right = o.refused.n == 0;
-        all_proven = all_proven && right;
+        all_right = all_right && right;
+        any_proven = any_proven || o.proven > 0;
         const char* const by = p.from_rank_0 ? "rank 0, by translation" : "every rank";
         if (as_json)
             rows.push_back({{"family", asked.name}, {"collective", colls::name_of(p.what)}, {"first", first},
@@ -146,13 +146,14 @@ int prove_locally(const request& asked, int first, int last, bool as_json) {
         else if (!right)
             fmt::print("{:<20} {:<15} {}\n", asked.name, colls::name_of(p.what), o.refused.text());
         else if (o.proven == 0)
-            fmt::print("{:<20} {:<15} supports none of these group sizes\n", asked.name, colls::name_of(p.what));
+            fmt::print("{:<20} {:<15} supports no group size from {} to {}: nothing is proven\n", asked.name,
+                colls::name_of(p.what), first, last);
         else
             fmt::print("{:<20} {:<15} proven for {} group size{} from {} to {}, from the steps of {}, in {:.3g} s\n",
                 asked.name, colls::name_of(p.what), o.proven, o.proven == 1 ? "" : "s", first, last, by, took.count());
     }
     if (as_json) print(rows);
-    return all_proven ? good : refuted;
+    return !all_right ? refuted : any_proven ? good : nothing_proven;
 }
 
 }  // namespace tool

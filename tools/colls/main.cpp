@@ -1,5 +1,6 @@
 // colls: what schedules there are, whether they are right, what they cost, what they look like, and how long they take
 // on a network; and what a run has recorded. docs/colls.md, docs/simulate.md, docs/tracing.md.
+#include "../command_line.hpp"
 #include "commands.hpp"
 #include "exchange/program.hpp"
 #include "exchanges.hpp"
@@ -83,7 +84,7 @@ struct arguments {
     }
     std::vector<double> sizes_or_steps() const {
         std::vector<double> all;
-        for (const std::string& text : sizes) all.push_back(tool::parse_size(text));
+        for (const std::string& text : sizes) all.push_back(input::parse_size(text));
         for (double each = 8; sizes.empty() && each <= 0x1p30; each *= 4) all.push_back(each);
         return all;
     }
@@ -160,9 +161,10 @@ int run(int argc, char** argv) {
         "    COLLS_TRACE=run.json mpirun -n 4 ./program; colls trace summary run.json\n\n"
         "Exit status: 0; 1: a schedule is refuted; 2: the command is wrong; 3: a plan is proven, but has a form that "
         "this library\n"
-        "does not run.",
+        "does not run; 4: prove has proven nothing, since no schedule supports one of the group sizes.",
         "colls"};
     app.require_subcommand(1);
+    command_line::add_version(app);
 
     CLI::App& list = *app.add_subcommand("list", "the families, and what each implements, needs and guarantees");
     list.add_option("collective", a.collective, "only this one");
@@ -285,7 +287,8 @@ int run(int argc, char** argv) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {
-        return app.exit(e) == 0 ? tool::good : tool::misused;
+        if (e.get_exit_code() != 0) throw std::runtime_error(command_line::error_text(app, e));
+        return app.exit(e);  // --help, --version
     }
 
     a.settle_words();
@@ -310,14 +313,14 @@ int run(int argc, char** argv) {
     if (cost.parsed()) {
         const std::vector<tool::entry> found = tool::find(a.asked);
         const int n = a.group(found[0].ranks);
-        return tool::cost(found, n, tool::parse_size(a.bytes), a.machine(), tool::hosts_of(a.hosts, n), a.json);
+        return tool::cost(found, n, input::parse_size(a.bytes), a.machine(), tool::hosts_of(a.hosts, n), a.json);
     }
-    if (import.parsed()) return tool::import(a.asked.name, tool::parse_size(a.bytes), a.machine(), a.run, a.json);
+    if (import.parsed()) return tool::import(a.asked.name, input::parse_size(a.bytes), a.machine(), a.run, a.json);
     if (compare.parsed()) return tool::compare(a.collective, a.group(), a.sizes_or_steps(), a.machine(), a.svg, a.json);
     if (simulate.parsed() || choose.parsed() || place.parsed() || synthesise.parsed()) {
         const tool::network on = tool::read_network(a.topology);
         const int n = a.network_ranks > 0 ? a.network_ranks : on.topology.ranks();
-        if (place.parsed()) return tool::place(tool::find(a.asked), on, n, tool::parse_size(a.bytes), a.tries, a.json);
+        if (place.parsed()) return tool::place(tool::find(a.asked), on, n, input::parse_size(a.bytes), a.tries, a.json);
         std::string command = "colls";
         for (int i = 1; i < argc; ++i) command += std::string(" ") + argv[i];
         if (synthesise.parsed()) {
@@ -325,7 +328,7 @@ int run(int argc, char** argv) {
             s.what.what = tool::collective_named(a.asked.collective);
             s.what.ranks = n;
             s.what.cut = a.cut;
-            s.bytes = tool::parse_size(a.bytes);
+            s.bytes = input::parse_size(a.bytes);
             s.origin = command;
             if (s.type.empty()) s.type = fmt::format("synthesised::{}_of_{}", colls::name_of(s.what.what), n);
             return tool::synthesise(s, a.own(), on, a.json);
@@ -343,7 +346,7 @@ int run(int argc, char** argv) {
         }
         const std::vector<tool::entry> only = a.asked.name.empty() ? std::vector<tool::entry>{} : tool::find(a.asked);
         return tool::simulate(
-            a.asked.collective, only, on, groups, tool::parse_size(a.bytes), a.disturbances(), a.json);
+            a.asked.collective, only, on, groups, input::parse_size(a.bytes), a.disturbances(), a.json);
     }
     const std::vector<tool::entry> found = tool::find(a.asked);
     if (draw.parsed() && a.svg.empty() && a.page.empty())
@@ -360,7 +363,7 @@ int run(int argc, char** argv) {
     if (found.size() > 1) throw std::runtime_error("name one collective: `colls draw ring all_gather`");
     const int n = a.group(found[0].ranks);
     if (export_plan.parsed()) {
-        a.format.bytes = tool::parse_size(a.bytes);
+        a.format.bytes = input::parse_size(a.bytes);
         for (const tool::exported_file& file : tool::exported(found[0], n, a.format)) {
             if (a.output.empty() && !file.suffix.empty())
                 throw std::runtime_error(fmt::format(

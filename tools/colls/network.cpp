@@ -1,5 +1,6 @@
 #include "network.hpp"
 
+#include "../input.hpp"
 #include "json_text.hpp"
 #include "nccl_topology.hpp"
 
@@ -156,9 +157,9 @@ network network_of(const json& from) {
     if (!from.is_object()) throw std::runtime_error("this is not an object");
     const std::string kind =
         from.contains("kind") && from["kind"].is_string() ? from["kind"].get<std::string>() : std::string("graph");
-    std::vector<std::string_view> names;
+    std::vector<std::string> names;
     for (const kind_of_network& k : kinds()) {
-        names.push_back(k.name);
+        names.emplace_back(k.name);
         if (k.name != kind) continue;
         std::vector<std::string_view> members = k.members;
         members.insert(members.end(), {"kind", "gamma_ns", "overhead_us", "buffered", "chunk_kb"});
@@ -170,7 +171,7 @@ network network_of(const json& from) {
         if (made.topology.ranks() < 2) throw std::runtime_error("a network joins two ranks or more");
         return made;
     }
-    throw std::runtime_error(fmt::format("there is no kind '{}'; there are: {}", kind, fmt::join(names, ", ")));
+    throw std::runtime_error(input::unknown("kind", kind, names));
 }
 
 }  // namespace
@@ -179,12 +180,13 @@ network read_network(const std::string& file) {
     std::ifstream in(file);
     if (!in) throw std::runtime_error(fmt::format("{} cannot be opened", file));
     try {
-        if ((in >> std::ws).peek() == '<') {  // NCCL's own file, of one host
-            std::ostringstream xml;
-            xml << in.rdbuf();
-            return {nccl_topology(xml.str(), {.latency = 0.5e-6, .network_latency = 2e-6})};
-        }
-        return network_of(json::parse(in));
+        std::ostringstream read;
+        read << in.rdbuf();
+        const std::string text = read.str();
+        // A '<' first, perhaps behind a byte order mark: NCCL's own file, of one host.
+        if (const std::size_t first = text.find_first_of("<{["); first != std::string::npos && text[first] == '<')
+            return {nccl_topology(text, {.latency = 0.5e-6, .network_latency = 2e-6})};
+        return network_of(json::parse(text));
     } catch (const std::exception& e) {
         throw std::runtime_error(fmt::format("{}: {}", file, without_exception_names(e.what())));
     }

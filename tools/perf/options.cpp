@@ -1,16 +1,15 @@
 #include "options.hpp"
 
+#include "../command_line.hpp"
 #include "schedule_list.hpp"
 
 #include <colls/bootstrap/launch.hpp>
 #include <colls/config.hpp>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
@@ -64,9 +63,24 @@ std::vector<std::string> type_names() {
     return names;
 }
 
+std::vector<std::string> known_types() {
+    std::vector<std::string> names = type_names();
+    names.emplace_back("all");
+    return names;
+}
+std::vector<std::string> known_jobs() {
+    std::vector<std::string> names{"all"};
+    for (int j = 0; j < job_count; ++j) names.emplace_back(name_of(static_cast<job>(j)));
+    return names;
+}
+
 std::size_t bytes_of(const std::string& text, const char* flag) {
-    if (const auto bytes = parse_bytes(text)) return *bytes;
-    throw refusal(fmt::format("{} {}: not a size: give bytes, such as 8, 64K, 32M or 0.5G", flag, text));
+    constexpr int bits = 46;  // an address has 47
+    try {
+        return static_cast<std::size_t>(input::parse_size(text, bits));  // whole bytes, as nccl-tests counts
+    } catch (const std::runtime_error& e) {
+        throw refusal(fmt::format("{}: {}", flag, e.what()));
+    }
 }
 
 /// Options as they are written.
@@ -101,6 +115,7 @@ void declare(CLI::App& cli, options& o, written& w, bool over_mpi) {
     cli.add_option("-e,--maxbytes", w.max, "greatest size [32M]")->group(group)->type_name("BYTES");
     cli.add_option("-i,--stepbytes", w.step, "from one size to the next [1M]")->group(group)->type_name("BYTES");
     cli.add_option("-f,--stepfactor", o.step_factor, "each size is this multiple of the one before; counts before -i")
+        ->check(number(0, 1 << 16))
         ->group(group)
         ->type_name("N");
     group = "Calls";
@@ -248,14 +263,13 @@ void resolve(options& o, const written& w, bool over_mpi) {
         } else if (const auto j = job_named(name)) {
             o.jobs.push_back(*j);
         } else {
-            throw refusal(fmt::format("{}: no such collective; --help lists them", name));
+            throw refusal(input::unknown("collective", name, known_jobs()));
         }
     }
     for (const std::string& name : w.types) {
         for (const std::string& each : name == "all" ? type_names() : std::vector{name}) {
             o.types.push_back(type_named(each));
-            if (!o.types.back())
-                throw refusal(fmt::format("-d {}: no such type: {}, all", each, fmt::join(type_names(), ", ")));
+            if (!o.types.back()) throw refusal("-d: " + input::unknown("type", each, known_types()));
         }
     }
     o.ops.clear();
@@ -266,7 +280,7 @@ void resolve(options& o, const written& w, bool over_mpi) {
         for (const reduction op : all)
             if (name == "all" || name == name_of(op)) o.ops.push_back(op);
         if (o.ops.size() == before)
-            throw refusal(fmt::format("-o {}: no such operator: sum, prod, min, max, avg, all", name));
+            throw refusal("-o: " + input::unknown("operator", name, {"sum", "prod", "min", "max", "avg", "all"}));
     }
     if (w.root == "all" || w.root == "-1") {  // nccl-tests writes -1
         o.root = -1;
@@ -285,7 +299,7 @@ void resolve(options& o, const written& w, bool over_mpi) {
     if (!o.schedule.empty()) {
         const std::vector<std::string> known = schedule_names();
         if (std::ranges::find(known, o.schedule) == known.end())
-            throw refusal(fmt::format("--schedule {}: no such family: {}", o.schedule, fmt::join(known, ", ")));
+            throw refusal("--schedule: " + input::unknown("family", o.schedule, known));
     }
     o.registered = o.registered || w.registered > 0;
     o.per_iteration = w.per_iteration > 0;
@@ -323,44 +337,28 @@ bool speaks() {
 
 }  // namespace
 
-std::optional<std::size_t> parse_bytes(const std::string& text) {
-    double value = 0;
-    std::size_t unit = 1;
-    const char* const last = text.data() + text.size();
-    const auto [end, failed] = std::from_chars(text.data(), last, value, std::chars_format::fixed);
-    if (failed != std::errc() || !(value >= 0)) return {};
-    std::string suffix(end, last);
-    for (char& c : suffix) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-    if (suffix.ends_with('B')) suffix.pop_back();
-    if (suffix.size() == 2 && suffix[1] == 'I') suffix.pop_back();
-    if (!suffix.empty()) {
-        const std::size_t power = std::string("KMGT").find(suffix);
-        if (suffix.size() != 1 || power == std::string::npos) return {};
-        unit = std::size_t{1} << 10 * (power + 1);
-    }
-    if (value > static_cast<double>((std::size_t{1} << 46) / unit)) return {};
-    return static_cast<std::size_t>(
-        value * static_cast<double>(unit));  // whole bytes of a fraction, as nccl-tests counts
-}
-
 std::optional<int> parse(int argc, char** argv, bool over_mpi, options& o) {
     CLI::App cli("Times the collectives of colls in the way of nccl-tests, and checks their results.",
         over_mpi ? "colls_perf_mpi" : "colls_perf");
     written w;
     declare(cli, o, w, over_mpi);
+    command_line::add_version(cli);
+    const auto refuse = [&](const std::string& why) {
+        if (speaks()) fmt::print(stderr, "{}: {}\n", cli.get_name(), why);
+        return 2;
+    };
     o.command = cli.get_name();
     for (int i = 1; i < argc; ++i) o.command += std::string(" ") + argv[i];
     try {
         cli.parse(argc, argv);
         resolve(o, w, over_mpi);
         return {};
-    } catch (const CLI::CallForHelp&) {
-        if (speaks()) fmt::print("{}", cli.help());
+    } catch (const CLI::ParseError& e) {
+        if (e.get_exit_code() != 0) return refuse(command_line::error_text(cli, e));
+        if (speaks()) cli.exit(e);  // --help, --version
         return 0;
     } catch (const std::exception& e) {
-        if (speaks()) fmt::print(stderr, "{}: {}\n", cli.get_name(), e.what());
-        if (speaks()) fmt::print(stderr, "{} --help lists the arguments.\n", cli.get_name());
-        return 2;
+        return refuse(e.what());
     }
 }
 

@@ -40,9 +40,6 @@ struct options {
     std::string command;                                     ///< the words of the command line
 };
 
-/// Bytes from 8, 64K, 32M, 1G.
-std::optional<std::size_t> parse_bytes(const std::string& text);
-
 /// Reads the command line. Returns the exit status where the program is to end: 0 after --help, 2 after wrong
 /// arguments, which it explains on standard error. `over_mpi`: this is colls_perf_mpi.
 std::optional<int> parse(int argc, char** argv, bool over_mpi, options& o);

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <map>
 #include <sstream>
+#include <stdexcept>
 #include <utility>
 
 namespace exchange {
@@ -60,7 +61,7 @@ std::shared_ptr<const plan_schedule> load_plan(const std::string& file) {
             plan = read_plan(text.str(), file);
         } catch (const refuted& e) {
             throw refuted(file + ": " + e.what());
-        } catch (const refused& e) {
+        } catch (const std::runtime_error& e) {
             throw refused(file + ": " + e.what());
         }
     }

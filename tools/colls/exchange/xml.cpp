@@ -22,6 +22,9 @@ public:
     explicit xml_reader(std::string_view text) : text_(text) {}
 
     element document() {
+        if (text_.starts_with("\xFE\xFF") || text_.starts_with("\xFF\xFE"))
+            fail("this is UTF-16, and UTF-8 is expected: iconv -f UTF-16 -t UTF-8 converts it");
+        takes("\xEF\xBB\xBF");  // the byte order mark of UTF-8
         skip_to_tag();
         element root = next(0);
         skip_to_tag();
