@@ -168,7 +168,7 @@ std::string document(std::string_view title, std::string_view says, double width
     return fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} "
         "{1:.0f}\" "
-        "role=\"img\" aria-labelledby=\"title desc\" "
+        "style=\"max-width:100%;height:auto;color-scheme:light dark\" role=\"img\" aria-labelledby=\"title desc\" "
         "font-family=\"-apple-system, 'Segoe UI', Helvetica, Arial, sans-serif\">\n"
         "<title id=\"title\">{2}</title>\n<desc id=\"desc\">{3}</desc>\n"
         "<style>\n"

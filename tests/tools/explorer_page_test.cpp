@@ -37,26 +37,32 @@ std::string browser() {
     std::_Exit(77);
 }
 
-/// The page in a frame of each width, where `script` is run. Returns what it leaves in `found`, by width.
-std::vector<json> opened(const support::tool_folder& folder, const std::string& page, const std::string& script) {
+/// The page, or the picture, in a frame of each width, where `script` is run. Returns what it leaves in `found`, by
+/// width. `dark`: to a reader who prefers dark pages.
+std::vector<json> opened(
+    const support::tool_folder& folder, const std::string& page, const std::string& script, bool dark = false) {
     static const std::string program = browser();
-    folder.write("probed.html", folder.read(page) + R"(<script>
+    const bool picture = page.ends_with(".svg");
+    const std::string probed = picture ? "probed.svg" : "probed.html";
+    std::string text = folder.read(page);
+    if (picture) text.resize(text.rfind("</svg>"));
+    folder.write(probed, text + R"(<script>//<![CDATA[
 const found = {};
 const boxOf = e => {
   const b = e.getBoundingClientRect();
   return [b.left + scrollX, b.top + scrollY, b.width, b.height];
 };
 const boxesOf = selector => [...document.querySelectorAll(selector)].filter(e => e.getClientRects().length).map(boxOf);
-document.head.append(Object.assign(document.createElement('style'),
+document.head?.append(Object.assign(document.createElement('style'),
   {textContent: '* { transition: none !important; }'}));
 addEventListener('load', () => {
   try {)" + script + R"(} catch (e) { found.error = String(e.stack); }
   parent.postMessage(JSON.stringify(found), '*');
 });
-</script>)");
+//]]></script>)" + (picture ? "</svg>" : ""));
     std::string frames;
     for (const int width : widths)
-        frames += "<iframe src=\"probed.html\" width=\"" + std::to_string(width) +
+        frames += "<iframe src=\"" + probed + "\" width=\"" + std::to_string(width) +
                   "\" height=\"900\" style=\"border:0\"></iframe>\n";
     folder.write("frames.html", R"(<!DOCTYPE html><script>
 const all = {};
@@ -69,14 +75,15 @@ addEventListener('message', e => {
 </script><pre id="found"></pre>)" + frames);
     const support::program_result r = support::execute(
         "(HOME='" + folder.file("home") + "' timeout 120 " + program + (getuid() == 0 ? " --no-sandbox" : "") +
-        " --headless --disable-gpu --window-size=1500,1000 --user-data-dir='" + folder.file("browser") +
+        " --headless --disable-gpu --blink-settings=preferredColorScheme=" + (dark ? "0" : "1") +
+        " --window-size=1500,1000 --user-data-dir='" + folder.file("browser") +
         "' --virtual-time-budget=30000 --dump-dom 'file://" + folder.file("frames.html") + "' 2>/dev/null)");
     const std::string begin = "<pre id=\"found\">";
     const std::size_t at = r.text.find(begin);
     INFO(r.text.substr(0, 2000));
     REQUIRE(at != std::string::npos);
     // The DOM's text is base64, since markup would be escaped.
-    std::string text;
+    text.clear();
     unsigned bits = 0, count = 0;
     for (std::size_t i = at + begin.size(); r.text[i] != '<' && r.text[i] != '='; ++i) {
         const std::string letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -222,6 +229,113 @@ for (const layout of ['ring', 'grid', 'tree', 'hosts'])
             }
         }
     }
+}
+
+TEST_CASE("explorer page: the numbers that it offers are round", "[explorer]") {
+    const support::tool_folder folder;
+    REQUIRE(folder.run("draw ring all_reduce --alpha 3 --beta 0.3 --page '" + folder.file("a.html") + "'").status == 0);
+    for (const json& found : opened(folder, "a.html", R"JS(
+found.ticks = [];
+for (const bytes of Object.values(sizes))
+  for (const latency of [0, 0.7, 3, 1234.5]) {
+    choose({bytes, latency, bandwidth: 3.333});
+    found.ticks.push([...document.querySelectorAll('#times text')].map(e => e.textContent).filter(t => /s$/.test(t))
+      .map(t => t.replace('µ', 'u')));
+  }
+location.hash = '#bytes=1048571';
+window.onhashchange();
+found.bytes = [choice.bytes, element('bytes').selectedOptions[0]?.textContent,
+  [...document.querySelectorAll('#figures dt')].at(-1).textContent];
+found.steps = ['bandwidth', 'latency'].map(id => {
+  const field = element(id), at = [];
+  choose({[id]: id === 'latency' ? 0 : 3.333});
+  const key = name => {
+    field.dispatchEvent(new KeyboardEvent('keydown', {key: name, cancelable: true}));
+    at.push([choice[id], field.value]);
+  };
+  for (let i = 0; i < 4; ++i) key('ArrowUp');
+  for (let i = 0; i < 6; ++i) key('ArrowDown');
+  return at;
+});
+)JS")) {
+        INFO(found.dump());
+        std::size_t ticks = 0;
+        for (const json& axis : found.at("ticks")) {
+            // The first tick behind 0 is 1, 2 or 5 times a power of ten, and the others are its multiples.
+            double first = 0;
+            for (const json& tick : axis) {
+                const std::string text = tick, unit = text.substr(text.find(' '));
+                const double x = std::stod(text) * (unit == " us" ? 1e-6 : unit == " ms" ? 1e-3 : 1);
+                INFO(axis.dump() << ", " << text);
+                if (first == 0) {
+                    first = x;
+                    const double mantissa = x / std::pow(10, std::floor(std::log10(x) + 1e-9));
+                    CHECK((std::abs(mantissa - 1) < 1e-9 || std::abs(mantissa - 2) < 1e-9 ||
+                           std::abs(mantissa - 5) < 1e-9));
+                }
+                CHECK(std::abs(x / first - std::round(x / first)) < 1e-9);
+                ++ticks;
+            }
+        }
+        CHECK(ticks > 60);
+        CHECK(found.at("bytes") == json::array({1 << 20, "1 MB", "with 1 MB"}));
+        const auto both = [](const std::vector<std::pair<double, const char*>>& all) {
+            json made = json::array();
+            for (const auto& [value, text] : all) made.push_back({value, text});
+            return made;
+        };
+        CHECK(found.at("steps").at(0) == both({{5, "5"}, {10, "10"}, {20, "20"}, {50, "50"}, {20, "20"}, {10, "10"},
+                                             {5, "5"}, {2, "2"}, {1, "1"}, {0.5, "0.5"}}));
+        CHECK(found.at("steps").at(1) == both({{1, "1"}, {2, "2"}, {5, "5"}, {10, "10"}, {5, "5"}, {2, "2"}, {1, "1"},
+                                             {0.5, "0.5"}, {0.2, "0.2"}, {0.1, "0.1"}}));
+    }
+}
+
+TEST_CASE("pictures: whole at the width of a phone, and readable in light and in dark", "[explorer]") {
+    const support::tool_folder folder;
+    REQUIRE(folder.run("draw ring all_reduce -n 6 --hosts 3 --svg '" + folder.file("schedule.svg") + "'").status == 0);
+    REQUIRE(folder.run("draw tree broadcast -n 7 --svg '" + folder.file("copies.svg") + "'").status == 0);
+    REQUIRE(folder.run("compare all_reduce -n 16 --svg '" + folder.file("chart.svg") + "'").status == 0);
+    for (const char* const picture : {"schedule.svg", "copies.svg", "chart.svg"})
+        for (const bool dark : {false, true}) {
+            const std::vector<json> all = opened(folder, picture, R"(
+const colours = (selector, property) => {
+  const all = [...document.querySelectorAll(selector)].map(e => getComputedStyle(e)[property]);
+  return [...new Set(all)].filter(c => c !== 'none').map(c => c.match(/[\d.]+/g).slice(0, 3).map(x => x / 255));
+};
+const light = rgb => rgb.map(x => x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4)
+  .reduce((sum, x, i) => sum + x * [0.2126, 0.7152, 0.0722][i], 0);
+const least = (above, below) => {
+  const all = above.flatMap(a => below.map(b => [light(a) + 0.05, light(b) + 0.05]));
+  return Math.min(99, ...all.map(([a, b]) => Math.max(a, b) / Math.min(a, b)));
+};
+const grounds = [...colours('.page', 'fill'), ...colours('.even, .odd', 'fill')];
+const b = document.documentElement.getBoundingClientRect();
+Object.assign(found, {
+  scroll: document.documentElement.scrollWidth, width: b.width, ratio: b.width / b.height,
+  view: document.documentElement.viewBox.baseVal.width / document.documentElement.viewBox.baseVal.height,
+  inner: innerWidth, page: light(colours('.page, rect', 'fill')[0]),
+  text: least(colours('text.ink, text.soft', 'fill'), grounds),
+  lines: least([...colours('.copies, .reduces, path.line', 'stroke'), ...colours('marker path', 'fill'),
+    ...colours('.done', 'stroke')], grounds),
+  fills: least(colours('.block', 'fill'), colours('.empty, .done', 'fill')),
+  count: document.querySelectorAll('text, path').length,
+});
+)",
+                dark);
+            for (std::size_t w = 0; w < widths.size(); ++w) {
+                const json& found = all[w];
+                INFO(picture << (dark ? ", dark" : ", light") << ", width " << widths[w] << ": " << found.dump());
+                CHECK(found.at("width") <= widths[w]);
+                CHECK(found.at("inner") <= widths[w]);
+                CHECK(std::abs(found.at("ratio").get<double>() / found.at("view").get<double>() - 1) < 0.02);
+                CHECK((found.at("page") < 0.1) == dark);
+                CHECK(found.at("text") >= 4.5);
+                CHECK(found.at("lines") >= 3);
+                CHECK(found.at("fills") >= 3);
+                CHECK(found.at("count") > 15);
+            }
+        }
 }
 
 TEST_CASE("explorer page: a block is filled as far as it combines the ranks' contributions", "[explorer]") {

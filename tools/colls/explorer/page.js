@@ -50,6 +50,9 @@ function choose(changes) {
   Object.assign(choice, changes);
   const known = supported(choice.collective);
   choice.ranks = known.reduce((best, n) => Math.abs(n - choice.ranks) < Math.abs(best - choice.ranks) ? n : best);
+  // Sizes are those on offer: the address may have any number.
+  const apart = bytes => Math.abs(Math.log2(bytes / Math.max(1, choice.bytes)));
+  choice.bytes = Object.values(sizes).reduce((best, bytes) => apart(bytes) < apart(best) ? bytes : best);
   choice.hosts = Math.max(1, Math.min(32, Math.round(choice.hosts) || 1));
   const own = data.collectives[choice.collective].sizes[choice.ranks];
   if (own.verdict) choice.root = own.root;
@@ -303,7 +306,7 @@ function drawState(messages) {
 const timeText = t => t < 0.9995e-3 ? `${Number((t * 1e6).toPrecision(3))} µs` :
   t < 0.9995 ? `${Number((t * 1e3).toPrecision(3))} ms` :
                `${Number(t.toPrecision(3))} s`;
-const sizeText = bytes => Object.keys(sizes).find(text => sizes[text] === bytes) ?? `${bytes} B`;
+const sizeText = bytes => Object.keys(sizes).find(text => sizes[text] === bytes);
 
 function drawFigures() {
   const all = schedule.rounds.flat().filter(m => m.from !== m.to),
@@ -463,11 +466,25 @@ element('root').onchange = e => choose({root: Number(e.target.value)});
 element('layout').onchange = e => choose({layout: e.target.value});
 element('hosts').onchange = e => choose({hosts: Number(e.target.value)});
 element('bytes').onchange = e => choose({bytes: Number(e.target.value)});
-for (const [id, key] of networkFields)
+/** The next of 1, 2 and 5 times the powers of ten, above or below. */
+function roundStep(value, up) {
+  if (value <= 0) return up ? 1 : 0;
+  const power = 10 ** Math.floor(Math.log10(value));
+  const all = [0.5, 1, 2, 5, 10, 20].map(x => Number((x * power).toPrecision(1)));
+  return up ? all.find(x => x > value) : all.findLast(x => x < value);
+}
+for (const [id, key] of networkFields) {
+  element(id).onkeydown = e => {
+    if (e.key !== 'ArrowUp' && e.key !== 'ArrowDown') return;
+    e.preventDefault();
+    e.target.value = roundStep(Number(e.target.value), e.key === 'ArrowUp');
+    e.target.onchange(e);
+  };
   element(id).onchange = e => {
     const value = Number(e.target.value), least = key.endsWith('atency') ? 0 : 1e-6;
     choose(e.target.value !== '' && value >= least && value <= 1e9 ? {[key]: value} : {[key]: choice[key]});
   };
+}
 element('round').oninput = e => {
   stop();
   choose({round: Number(e.target.value)});
