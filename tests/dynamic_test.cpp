@@ -770,6 +770,40 @@ TEST_CASE("dynamic: ranks with different types, operators or functions get a mis
             .empty());
 }
 
+TEST_CASE("dynamic: what all ranks refuse leaves the group whole, where one rank is slower", "[dynamic]") {
+    for (const std::string& transport : every_transport())
+        CHECK_NOTHROW(run_over(transport, 3, [&](auto& comm) {
+            std::vector<float> in(6, 1), out(6);
+            const dynamic::const_buffer from{in.data(), 6, type::float32};
+            const dynamic::buffer to{out.data(), 6, type::float32};
+            const auto refuses = [&](const char* part, auto call) {
+                if (comm.rank() == 2) usleep(130'000);  // after 0.1 s a refusal would count for the call of the others
+                const std::string text = refusal_of(call);
+                expect(says(text, part), transport + ": " + text);
+            };
+            const auto goes_on = [&](auto& group) {
+                if (comm.rank() == 2) usleep(130'000);
+                dynamic::all_reduce(group, from, to, op::sum);
+                expect(out[5] == 3, transport + ": the sum after refusals");
+            };
+            goes_on(comm);
+            refuses("of type int", [&] { dynamic::all_reduce(comm, from, {out.data(), 6, type::int32}, op::sum); });
+            refuses("out of range", [&] { dynamic::broadcast(comm, to, 3); });
+            goes_on(comm);
+            refuses("does not take", [&] { dynamic::start::all_reduce(comm, to, op::bit_xor).wait(); });
+            refuses("no schedule named", [&] { dynamic::prepare::barrier(comm, {.schedule = "rings"}).run(); });
+            goes_on(comm);
+            auto under_way = dynamic::start::broadcast(comm, to, 2);
+            refuses("out of range", [&] { dynamic::start::broadcast(comm, to, -1).wait(); });
+            if (comm.rank() == 2) usleep(130'000);
+            under_way.wait();
+            refuses("out of range", [&] { dynamic::broadcast(comm, to, 3); });
+            if (comm.rank() == 2) usleep(130'000);
+            colls::communicator part = comm.split(0, comm.rank());
+            goes_on(part);
+        }));
+}
+
 TEST_CASE("dynamic: what a typed call would not compile is refused, and the group goes on", "[dynamic]") {
     for (const int n : {1, 3})
         CHECK_NOTHROW(run_over("threads", n, [n](auto& comm) {

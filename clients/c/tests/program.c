@@ -998,6 +998,17 @@ static void refusals(colls_comm comm) {
     EXPECT(op == COLLS_SUM);
     EXPECT(colls_abi() == COLLS_C_ABI && colls_error_round() == -1);
 
+    // What all ranks refuse leaves the group whole, also where one of them is slower.
+    for (i = 0; i < 3; ++i) {
+        OK(colls_barrier(comm, NULL));
+        REFUSED(colls_all_reduce(comm, x, y, 3, 9999, COLLS_SUM, NULL), argument, "there is no element type 9999");
+        if (rank_ == size_ - 1) usleep(300000);
+        if (i == 1)
+            REFUSED(colls_start_broadcast(comm, x, 3, COLLS_INT32, size_, NULL, &request), argument, "out of range");
+        if (i == 2) REFUSED(colls_prepare_barrier(comm, &later.known, &plan), argument, "a later version");
+        OK(colls_all_reduce(comm, x, y, 3, COLLS_INT32, COLLS_SUM, NULL));
+    }
+
     // What only one rank has refused, the others learn in a moment, and the group goes on.
     OK(colls_barrier(comm, NULL));
     if (size_ > 1) {
