@@ -210,23 +210,25 @@ TEST_CASE("names: the error about an unsupported group size suggests a schedule 
         });
     };
     CHECK(all_reduce(colls::halving_doubling{}) ==
-          "colls: halving_doubling does not support 5 ranks: take folded<halving_doubling>, direct or automatic");
+          "colls: rank 0 in all_reduce: halving_doubling does not support 5 ranks: take folded<halving_doubling>, "
+          "direct or automatic");
     CHECK(all_reduce(colls::recursive_doubling{}) ==
-          "colls: recursive_doubling does not support 5 ranks: take folded<recursive_doubling>, direct or automatic");
+          "colls: rank 0 in all_reduce: recursive_doubling does not support 5 ranks: take folded<recursive_doubling>, "
+          "direct or automatic");
     // The schedule that the text suggests works.
     CHECK(all_reduce(colls::folded<colls::halving_doubling>{}).empty());
     CHECK(all_reduce(colls::folded<colls::recursive_doubling>{}).empty());
     CHECK(refusal_at(6, [](auto& comm) {
         std::vector<int> in(6), all(36);
         colls::all_gather<colls::swing>(comm, in, all);
-    }) == "colls: swing does not support 6 ranks: take folded<swing>, direct or automatic");
+    }) == "colls: rank 0 in all_gather: swing does not support 6 ranks: take folded<swing>, direct or automatic");
     // 1 of 5 ranks folds no other 4; and an all_to_all does not fold.
     CHECK(refusal_at(5, [](auto& comm) {
         std::vector<int> in(5), all(5);
         colls::all_to_all<four_only>(comm, in, all);
-    }) == "colls: four_only does not support 5 ranks: take direct or automatic");
+    }) == "colls: rank 0 in all_to_all: four_only does not support 5 ranks: take direct or automatic");
     CHECK(all_reduce(colls::recursive_multiplying<7>{}) ==
-          "colls: recursive_multiplying<7> does not support 5 ranks: take direct or automatic");
+          "colls: rank 0 in all_reduce: recursive_multiplying<7> does not support 5 ranks: take direct or automatic");
 }
 
 TEST_CASE("names: explain lists the names that COLLS_SCHEDULE takes", "[names]") {

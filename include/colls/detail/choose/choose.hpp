@@ -183,14 +183,23 @@ struct choice_out_of_reach {
     return {&choose(self, d, list, reach::scratch).of->schedule, reach::scratch};
 }
 
-/// The plan of a schedule that the caller has given.
-inline schedule_choice resolve_given(rank_context& self, const any_schedule& given) {
+/// The plan of a schedule that the caller has given. An error says in which call of which rank.
+[[gnu::cold]] [[gnu::noinline]] inline const execution_plan* plan_of_given(
+    const rank_context& self, collective what, const any_schedule& given) {
+    try {
+        return execution_plan_for(given, self.size, reached_by(self));
+    } catch (const error& e) {
+        error_text text;
+        text << "colls: rank " << self.rank << " in " << self.log.name_of_call(what) << ": " << quoted(e.what());
+        throw error(e.code(), text.text(), self.rank, e.peer(), e.round());
+    }
+}
+inline schedule_choice resolve_given(rank_context& self, collective what, const any_schedule& given) {
     // No key of `resolve` has its highest bit set: roots are not negative.
     const std::uint64_t key = reinterpret_cast<std::uintptr_t>(given.name().data()) | std::uint64_t{1} << 63;
     const auto same = [&](const schedule_choice& p) { return p.plan->schedule == given; };
     if (const schedule_choice* const p = self.choices.find(key, same)) return *p;
-    const schedule_choice p{
-        .key = key, .plan = execution_plan_for(given, self.size, reached_by(self)), .name = given.name()};
+    const schedule_choice p{.key = key, .plan = plan_of_given(self, what, given), .name = given.name()};
     self.choices.add(p);
     return p;
 }
@@ -203,7 +212,7 @@ inline bool is_unsized(const call& c) { return c.ragged || (owned(c.what) && roo
 /// instead of the eager path, with its bits, that tells the distance of the cores.
 inline schedule_choice resolve(
     rank_context& self, const call& c, const chooser& how, bool eager, bool telling = false) {
-    if (how.given) return resolve_given(self, *how.given);
+    if (how.given) return resolve_given(self, c.what, *how.given);
     const bool unsized = is_unsized(c);
     const std::size_t bytes = unsized ? 0 : c.count * c.element, posted = unsized ? 0 : eager_bytes(c, self.size);
     const bool in_order = c.op && !c.op->commutative;
