@@ -574,7 +574,7 @@ TEST_CASE("dynamic: layouts and displacements that cannot be are refused, and th
                 {"the block of rank 2 is elements 37 to 40 of the output, which holds 40"});
             at[2] = ~std::size_t{0} - 1;
             refuses([&] { dynamic::all_gather_v(comm, own, to, dynamic::count_list(counts, at)); },
-                {"the block of rank 2 is elements -2 to 1"});
+                {"the displacement of rank 2's block of the output is -2: it is negative"});
             at.pop_back();
             refuses([&] { dynamic::all_gather_v(comm, own, to, dynamic::count_list(counts, at)); },
                 {std::to_string(n) + " counts and " + std::to_string(n - 1) + " displacements of the output"});
@@ -611,9 +611,20 @@ TEST_CASE("dynamic: layouts and displacements that cannot be are refused, and th
 TEST_CASE("dynamic: sizes, strides and offsets that have overflowed are refused", "[dynamic]") {
     constexpr std::size_t half_of_all = std::size_t{1} << 63, far = std::size_t{1} << 62, many = std::size_t{1} << 40;
     using sizes = std::vector<std::size_t>;
-    const auto refused = [](auto make) { refuses(make, {"data_layout", "overflowed or is negative"}); };
-    refused([&] { data_layout::contiguous(half_of_all); });
-    refused([&] { data_layout::contiguous(0 - std::size_t{4}); });
+    const auto refused = [](auto make) { refuses(make, {"data_layout", "overflowed"}); };
+    const auto below = [](std::size_t n) { return 0 - n; };
+    const auto negative = [](std::string text, auto make) { refuses(make, {"data_layout of " + text}); };
+    negative("a block of -4: the length is negative", [&] { data_layout::contiguous(below(4)); });
+    negative(
+        "2 times 4, -8 apart, of extent 4 each: the stride is negative", [&] { data_layout::vector(2, 4, below(8)); });
+    negative("-2 times 4, 8 apart, of extent 4 each: the number of repetitions is negative",
+        [&] { data_layout::vector(below(2), 4, 8); });
+    negative("1 and extent -3: the extent is negative", [&] { data_layout::contiguous(1).with_extent(below(3)); });
+    negative("a block of 4 at -8, 8 bytes before the buffer's begin: the offset is negative",
+        [&] { data_layout::indexed(sizes{0, below(8)}, sizes{4, 4}, dynamic::unit::bytes); });
+    negative("a block of 4 at -4, 4 elements before the buffer's begin: the offset is negative",
+        [&] { data_layout::indexed(sizes{below(4)}, sizes{4}); });
+    negative("a block of -4 at 8: the length is negative", [&] { data_layout::indexed(sizes{8}, sizes{below(4)}); });
     refused([&] { data_layout::vector(many, many, 2 * many); });
     refused([&] { data_layout::vector(2, 4, half_of_all - 4); });
     refused([&] { data_layout::vector(5, 4, far); });
@@ -621,19 +632,18 @@ TEST_CASE("dynamic: sizes, strides and offsets that have overflowed are refused"
     refused([&] { data_layout::vector(many, many, 0).repeated(many, 0); });
     // The blocks reach farther than the extent says.
     refused([&] { data_layout::vector(2, 1, far).with_extent(1).repeated(3, far); });
-    refused([&] { data_layout::indexed(sizes{0 - std::size_t{4}}, sizes{4}); });
     refused([&] { data_layout::indexed(sizes{0, 1}, sizes{half_of_all - 1, half_of_all - 2}); });
-    refused([&] { data_layout::contiguous(1).with_extent(half_of_all); });
     const data_layout longest = data_layout::vector(2, 4, half_of_all - 5);
     CHECK(longest.extent() == half_of_all - 1);
 
     CHECK_NOTHROW(run_over("threads", 2, [&](auto& comm) {
         checked x(40 * sizeof(int));
         const auto refused_call = [&](std::size_t count, const data_layout* l) {
+            const char* const why = count == 0 - std::size_t{1} ? "count is negative" : "2^63 bytes";
             refuses([&] { dynamic::broadcast(comm, {x.data(), count, type::int32, l}, 0); },
-                {"in broadcast", "4 bytes", "2^63 bytes", "overflowed or is negative"});
+                {"in broadcast", "4 bytes", why});
             refuses([&] { dynamic::send(comm, {x.data(), count, type::int32, l}, comm.rank() == 0 ? 1 : 0); },
-                {"in send", "2^63 bytes"});
+                {"in send", why});
         };
         refused_call(1, &longest);
         const data_layout wide = data_layout::vector(2, 4, far), one = data_layout::contiguous(1);
@@ -652,6 +662,17 @@ TEST_CASE("dynamic: sizes, strides and offsets that have overflowed are refused"
                     comm, {x.data(), far, type::bytes}, {x.data(), 1, type::bytes}, {counts, at}, comm.rank());
             },
             {"in scatter_v", "longer together than 2^63 bytes"});
+        const sizes few(2, 3), before{0, below(6)}, negative_counts{3, below(3)};
+        const dynamic::const_buffer from{x.data(), 10, type::int32};
+        const dynamic::buffer to{x.data() + 80, 3, type::int32};
+        const auto scattered = [&](const sizes& lengths, const sizes& places, std::string text) {
+            refuses(
+                [&] { dynamic::scatter_v(comm, from, to, {lengths, places}, comm.rank()); }, {"in scatter_v", text});
+        };
+        scattered(few, before,
+            "the displacement of rank 1's block of the input is -6: it is negative, 6 elements before the buffer's "
+            "begin");
+        scattered(negative_counts, few, "the count of rank 1's block of the input is -3: it is negative");
         x.check("refused calls");
     }));
 }

@@ -421,6 +421,10 @@ TEST_CASE("exact calls: more ranks than doubles hold, long buffers, no elements"
         const std::vector<std::size_t> counts{2, 2, 2}, few{1, 2};
         expect(refusal_of([&] { colls::reduce_scatter_v(comm, in, out, counts, colls::exact); }) != "none", "counts");
         expect(refusal_of([&] { colls::reduce_scatter_v(comm, in, out, few, colls::exact); }) != "none", "two counts");
+        const std::size_t half_of_all = std::size_t{1} << 63;
+        const std::vector<std::size_t> wrapping{half_of_all, half_of_all + 1, 2};  // together 3
+        const std::string sum = refusal_of([&] { colls::reduce_scatter_v(comm, in, out, wrapping, colls::exact); });
+        expect(sum.find("not those of the ranks' blocks") != std::string::npos, sum);
     });
 }
 

@@ -198,6 +198,11 @@ TEST_CASE("mdspan: what is no buffer is refused in words", "[interop]") {
     CHECK(lacks(refusal_of([&] { (void)interop::strided(repeated); }), {"stride 0", "dimension 0", "overlap"}) == "");
     const auto huge = view<int, 2>(x.data(), two{std::size_t{1} << 40, std::size_t{1} << 40}, two{1, 1});
     CHECK(lacks(refusal_of([&] { (void)interop::strided(huge); }), {"cannot have", "elements"}) == "");
+    // 2^64 elements, which wraps to 0.
+    const auto all =
+        view<int, 2>(x.data(), two{std::size_t{1} << 32, std::size_t{1} << 32}, two{std::size_t{1} << 32, 1});
+    REQUIRE(all.is_exhaustive());
+    CHECK(lacks(refusal_of([&] { (void)interop::elements(all); }), {"cannot have", "4294967296 x 4294967296"}) == "");
     // Elements that overlap by their strides are refused by the call that would write them.
     colls::threads::run(2, [&](colls::communicator& comm) {
         std::vector<int> own(10);
@@ -360,10 +365,10 @@ TEST_CASE("dlpack: tensors that no call can take are refused in words", "[intero
     CHECK(lacks(refused([](made_tensor& m) { m.shape[0] = -3; }), {"-3 x 4"}) == "");
     // Strides whose products with a size wrap: 4 * 2^62 is 0, and 2^63 - 1 three times is less than it was.
     for (const std::int64_t far : {std::int64_t{1} << 62, INT64_MAX})
-        CHECK(lacks(refused([=](made_tensor& m) { m.strides[0] = far; }), {"overflowed or is negative"}) == "");
+        CHECK(lacks(refused([=](made_tensor& m) { m.strides[0] = far; }), {"overflowed"}) == "");
     CHECK(
         lacks(refused([=](made_tensor& m) { m.strides = {4, std::int64_t{1} << 62}, m.t.strides = m.strides.data(); }),
-            {"overflowed or is negative"}) == "");
+            {"overflowed"}) == "");
     CHECK(lacks(refused([](made_tensor& m) { m.shape = {0, -3}, m.t.shape = m.shape.data(); }), {"0 x -3"}) == "");
     CHECK(lacks(refused([](made_tensor& m) { m.t.shape = nullptr; }), {"2 dimensions", "no shape"}) == "");
     CHECK(lacks(refused([](made_tensor& m) { m.t.dimensions = -1; }), {"-1 dimensions"}) == "");

@@ -395,6 +395,12 @@ TEST_CASE("compressed: refuses a buffer of another length", "[patterns]") {
         floats x(499);
         const std::string text = refusal_of([&] { exchange(comm, x); });
         expect(lacks(text, {"rank 0 in compressed_all_reduce", "holds 499 floats, and should hold 500"}) == "", text);
+        // The longest chunk there can be is one for all.
+        compressed_all_reduce<int8> whole(5000, {.chunk = SIZE_MAX});
+        const std::uint64_t before = comm.context().log.count;
+        x.assign(5000, 1);
+        whole(comm, x);
+        expect(comm.context().log.count == before + 1, "one call");
         communicator nowhere;
         x.assign(500, 0.001f);
         expect(refusal_of([&] { exchange(nowhere, x); }) != "none", "a communicator of no group");
@@ -476,6 +482,8 @@ TEST_CASE("top-k: refuses a k that is out of range, and a buffer of another leng
     for (const std::size_t k : {0u, 6u})
         CHECK(lacks(refusal_of([&] { top_k_all_reduce(5, k); }),
                   {"k is " + std::to_string(k), "from 1 to", "here 5"}) == "");
+    // Before memory is taken, of which there is less.
+    CHECK(lacks(refusal_of([] { top_k_all_reduce(std::size_t{1} << 60, 1); }), {"below 2^32"}) == "");
     on_threads(1, [](communicator& comm) {
         top_k_all_reduce exchange(5, 2);
         floats x(6);

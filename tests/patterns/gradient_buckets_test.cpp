@@ -450,6 +450,15 @@ TEST_CASE("gradient_buckets: refuses wrong calls on the rank that makes them, wh
             colls::gradient_buckets exchange(comm, std::vector{std::span(x)}, colls::sum, {.bucket_bytes = 0});
         });
         expect(says(text, "bucket_bytes is 0"), text);
+        // One bucket, however long.
+        colls::gradient_buckets one(
+            comm, std::vector{std::span(x)}, colls::sum, {.bucket_bytes = std::size_t{1} << 63});
+        expect(one.bucket_count() == 1, "one bucket");
+        // Lengths whose sum wraps: the buffer of both would be short.
+        std::vector<float> y(9);
+        const std::vector<std::span<float>> wrapping = {{y.data(), 9}, {x.data(), 0 - std::size_t{4}}};
+        const auto sum = refusal_of([&] { colls::packed_spans<float>(comm, wrapping); });
+        expect(says(sum, "longer together than 2^63 bytes"), sum);
     }));
 }
 

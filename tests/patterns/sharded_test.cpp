@@ -131,6 +131,8 @@ TEST_CASE("sharded: refuses units, ranks and buffers that do not exist", "[patte
         says(refusal_of([&] { layout.local_part(0, eleven); }), "11 elements was given for what this rank owns");
         says(refusal_of([&] { layout.start_all_gather(2, five, eleven).wait(); }), "there is no unit 2");
         says(refusal_of([&] { layout.start_all_gather(0, five, eleven).wait(); }), "all_gather");
+        const std::size_t half = std::size_t{1} << 63;
+        says(refusal_of([&] { colls::sharded(comm, sizes{half, 5, half}); }), "more than 2^63 elements");
         std::vector<int> shard(layout.shard(0).size), unit(5, comm.rank());
         layout.start_reduce_scatter(0, unit, shard, colls::sum).wait();  // the group still works
         expect(shard == std::vector<int>(shard.size(), 1), "the sum after the refusals");

@@ -187,5 +187,11 @@ TEST_CASE("token_exchange: a buffer of another length is refused in words", "[to
         CHECK(support::says(refusal([&] { exchange.collect(four, five, 2); }), "the output has 5 elements"));
         CHECK(support::says(refusal([&] { exchange.dispatch(four, five, 2); }), "5"));  // by all_to_all_v
         CHECK(refusal([&] { exchange.dispatch(four, other_four, 2); }) == "no error");
+        // Widths by which the product is 0, or 4.
+        for (const std::size_t width : {std::size_t{1} << 63, (std::size_t{1} << 63) + 2}) {
+            std::vector<int> as_wrapped(2 * width);  // as many as the wrapped product says
+            CHECK(support::says(refusal([&] { exchange.dispatch(as_wrapped, four, width); }), "2 * -922337"));
+            CHECK(support::says(refusal([&] { exchange.collect(four, as_wrapped, width); }), "more than there is"));
+        }
     });
 }

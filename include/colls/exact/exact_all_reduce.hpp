@@ -18,6 +18,7 @@
 
 #include <colls/blocks.hpp>
 #include <colls/collectives.hpp>
+#include <colls/detail/support/capped.hpp>
 #include <colls/exact/detail/work.hpp>
 #include <colls/exact/exact_sum.hpp>
 
@@ -121,7 +122,7 @@ void reduce_scatter_v(
     const auto rank = static_cast<std::size_t>(comm.rank());
     std::size_t all = 0, before = 0;
     for (std::size_t r = 0; r < sizes.size(); ++r) {
-        all += sizes[r];
+        all = detail::capped_sum(all, sizes[r]);
         before += r < rank ? sizes[r] : 0;
     }
     if (sizes.size() != static_cast<std::size_t>(comm.size()) || all != from.size() || sizes[rank] != to.size())

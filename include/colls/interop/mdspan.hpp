@@ -58,7 +58,13 @@ auto elements(const V& view) {
                                                         : "has elements that overlap: copy it"));
     }
     std::size_t count = 1;
-    for (std::size_t d = 0; d < view.rank(); ++d) count *= static_cast<std::size_t>(view.extent(d));
+    for (std::size_t d = 0; d < view.rank(); ++d)
+        count = detail::capped_product(count, static_cast<std::size_t>(view.extent(d)));
+    if (count > detail::longest_memory) {
+        detail::error_text text;
+        put_extents(text << "colls: a view cannot have ", static_cast<int>(view.rank()), extent);
+        detail::refuse_tensor(text << " elements");
+    }
     return std::span<T>(view.data_handle(), count);
 }
 

@@ -85,8 +85,8 @@ public:
     /// `count`: of floats, the same on every rank.
     explicit compressed_all_reduce(std::size_t count, compression how = {})
         : count_(count),
-          chunk_(std::max<std::size_t>(1, (how.chunk + values_each - 1) / values_each)),
-          buffer_((count + values_each - 1) / values_each),
+          chunk_(std::max<std::size_t>(1, elements_for(std::min(how.chunk, count)))),
+          buffer_(elements_for(count)),
           residual_(how.error_feedback ? count : 0) {}
 
     /// Replaces x by its sum over the ranks. Collective.
@@ -154,6 +154,10 @@ private:
     struct part {
         std::size_t first, count;
     };
+    /// Rounded up, of any number of values.
+    static constexpr std::size_t elements_for(std::size_t values) {
+        return values / values_each + (values % values_each != 0);
+    }
     /// The floats of the chunk that begins with element `at`.
     part part_at(std::size_t at) const {
         const std::size_t first = at * values_each;

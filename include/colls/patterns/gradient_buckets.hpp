@@ -14,6 +14,7 @@
 
 #include <colls/blocks.hpp>
 #include <colls/collectives.hpp>
+#include <colls/detail/support/capped.hpp>
 #include <colls/exact/detail/addend_sums.hpp>
 #include <colls/exact/exact_sum.hpp>
 #include <colls/operators.hpp>
@@ -224,7 +225,7 @@ private:
         if (options.bucket_bytes == 0) refuse("bucket_bytes is 0");
         std::vector<long long> all;  // the values, then the same negated: the maxima give the greatest and the least
         for (const std::span<T>& gradient : gradients_) all.push_back(static_cast<long long>(gradient.size()));
-        all.push_back(static_cast<long long>(options.bucket_bytes));
+        all.push_back(static_cast<long long>(std::min(options.bucket_bytes, detail::longest_memory)));
         all.push_back(options.uneven ? 1 : 0);
         all.push_back(averages_ ? 1 : sum_addends_ != nullptr ? 2 : 0);
         const std::size_t values = all.size();

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <colls/communicator.hpp>
+#include <colls/detail/support/capped.hpp>
+#include <colls/error.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -21,6 +23,8 @@ class packed_spans {
 public:
     /// @param comm   where the buffer is allocated, if one is needed; it may be destroyed before this object
     /// @param parts  the spans, whose memory must outlive this object
+    ///
+    /// Throws invalid_argument where they are longer together than any memory.
     packed_spans(communicator& comm, std::vector<std::span<T>> parts) : parts_(std::move(parts)) {
         T* begin = nullptr;
         T* end = nullptr;
@@ -29,12 +33,17 @@ public:
         offsets_.reserve(parts_.size());
         for (const std::span<T>& part : parts_) {
             offsets_.push_back(total);
-            total += part.size();
+            total = detail::capped_sum(total, part.size());
             if (part.empty()) continue;
             if (begin == nullptr) begin = part.data();
             if (end != nullptr && end != part.data()) adjoin = false;
             end = part.data() + part.size();
         }
+        if (detail::capped_product(total, sizeof(T)) > detail::longest_memory)
+            throw error(errc::invalid_argument,
+                "colls: packed_spans: the spans are longer together than 2^63 bytes: a length has overflowed or is "
+                "negative",
+                comm.rank());
         if (!adjoin) begin = buffer_.emplace(comm.template allocate<T>(total)).data();
         whole_ = {begin, total};
     }

@@ -11,6 +11,7 @@
 
 #include <colls/blocks.hpp>
 #include <colls/collectives.hpp>
+#include <colls/detail/support/capped.hpp>
 
 #include <cstddef>
 #include <span>
@@ -33,10 +34,14 @@ class sharded {
 public:
     /// @param comm   the group over which units are cut
     /// @param units  the number of elements of each unit, the same on every rank; may be 0
+    ///
+    /// Throws invalid_argument where they are 2^63 or more together.
     sharded(communicator& comm, std::span<const std::size_t> units) : comm_(&comm) {
         comm.context();  // throws where there is no group
         offsets_.reserve(units.size() + 1);
-        for (const std::size_t size : units) offsets_.push_back(offsets_.back() + size);
+        for (const std::size_t size : units) offsets_.push_back(detail::capped_sum(offsets_.back(), size));
+        if (size() > detail::longest_memory)
+            refuse("the units have more than 2^63 elements together: a length has overflowed or is negative");
     }
 
     /// The number of units.

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <colls/collectives.hpp>
+#include <colls/detail/support/capped.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -135,10 +136,15 @@ private:
         return counts;
     }
     void expect(const char* buffer, std::size_t held, const char* what, std::size_t rows, std::size_t width) const {
-        if (held == rows * width) return;
+        const std::size_t wanted = detail::capped_product(rows, width);
+        if (held == wanted) return;
         detail::error_text text;
         text << "colls: rank " << comm_.rank() << " in token_exchange: the " << buffer << " has " << held
-             << " elements, and should have " << rows * width << ", which is " << what << " * width";
+             << " elements, and should have ";
+        if (wanted > detail::longest_memory)
+            text << rows << " * " << width << ", which is more than there is memory for";
+        else
+            text << wanted << ", which is " << what << " * width";
         throw error(errc::invalid_argument, text.text(), comm_.rank());
     }
 

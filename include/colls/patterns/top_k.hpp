@@ -35,13 +35,7 @@ public:
     /// @param k         values that a rank sends in a call, from 1 to count; the same on every rank
     /// @param momentum  of the momentum correction; 0: none
     top_k_all_reduce(std::size_t count, std::size_t k, float momentum = 0)
-        : k_(k), momentum_(momentum), residual_(count), velocity_(momentum == 0 ? 0 : count) {
-        if (k >= 1 && k <= count && count <= UINT32_MAX) return;
-        detail::error_text text;
-        text << "colls: top_k_all_reduce: k is " << k << ", and must be from 1 to the number of floats, here " << count
-             << ", which must be below 2^32";
-        throw error(errc::invalid_argument, text.text());
-    }
+        : k_(k), momentum_(momentum), residual_(checked(count, k)), velocity_(momentum == 0 ? 0 : count) {}
 
     /// Adds x to the residual, and replaces x by the sum over the ranks of what they send of theirs. Collective.
     ///
@@ -80,6 +74,14 @@ public:
     }
 
 private:
+    /// `count`, before memory is taken for it.
+    static std::size_t checked(std::size_t count, std::size_t k) {
+        if (k >= 1 && k <= count && count <= UINT32_MAX) return count;
+        detail::error_text text;
+        text << "colls: top_k_all_reduce: k is " << k << ", and must be from 1 to the number of floats, here " << count
+             << ", which must be below 2^32";
+        throw error(errc::invalid_argument, text.text());
+    }
     void add(std::span<const float> x) {
         if (velocity_.empty()) {
             for (std::size_t i = 0; i < x.size(); ++i) residual_[i] += x[i];

@@ -16,7 +16,8 @@ namespace colls::inline v1::detail {
 
 [[gnu::cold]] inline error_text& put_beyond_memory(error_text& text, std::size_t count, std::size_t element) {
     return text << "a buffer of " << count << " elements of " << element
-                << " bytes is longer than 2^63 bytes: its count has overflowed or is negative";
+                << (is_negative(count) ? " bytes: its count is negative"
+                                       : " bytes is longer than 2^63 bytes: its count has overflowed");
 }
 
 /// True where two pieces of memory share a byte.

@@ -10,6 +10,8 @@ namespace colls::inline v1::detail {
 
 /// No memory is longer, in whatever unit it is counted.
 inline constexpr std::size_t longest_memory = ~std::size_t{0} >> 1;
+/// A number below 0 that became a size.
+constexpr bool is_negative(std::size_t size) { return size > longest_memory; }
 /// More than that. A sum or product of which a part is so large is so itself.
 inline constexpr std::size_t beyond_memory = ~std::size_t{0};
 

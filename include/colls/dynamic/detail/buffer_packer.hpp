@@ -73,8 +73,9 @@ private:
             text << "the " << b.name << " of " << b.count;
             if (b.layout) text << " repetitions of a layout of extent " << b.layout->extent();
             refuse(text << " elements of " << element
-                        << " bytes reaches beyond 2^63 bytes: a size, stride or offset has "
-                           "overflowed or is negative");
+                        << (is_negative(b.count)
+                                   ? " bytes: the count is negative"
+                                   : " bytes reaches beyond 2^63 bytes: a size, stride or offset has overflowed"));
         }
         if (lies.broken_block() > 0)
             refuse(error_text() << "the layout of the " << b.name << " has a block of " << lies.broken_block()
@@ -105,6 +106,12 @@ private:
         list<span_of_bytes> spans;
         for (std::size_t r = 0; r < n; ++r) {
             if (counts[r] == 0) continue;
+            if (is_negative(counts[r]))
+                refuse(error_text() << "the count of rank " << r << "'s block of the " << name << " is " << counts[r]
+                                    << ": it is negative");
+            if (is_negative(at[r]))
+                refuse(error_text() << "the displacement of rank " << r << "'s block of the " << name << " is " << at[r]
+                                    << ": it is negative, " << 0 - at[r] << " elements before the buffer's begin");
             if (at[r] > held || counts[r] > held - at[r]) {
                 error_text text;
                 text << "the block of rank " << r << " is ";

@@ -12,11 +12,21 @@
 namespace colls::inline v1 {
 namespace detail {
 
-[[noreturn, gnu::cold]] inline void refuse_layout_beyond_memory(const error_text& blocks) {
-    throw error(errc::invalid_argument,
-        (error_text() << "colls: a data_layout of " << blocks.text() << " reaches beyond " << longest_memory
-                      << ": a size, stride or offset has overflowed or is negative")
-            .text());
+/// `negative` names the number that is; null: none is, and it reaches too far.
+[[noreturn, gnu::cold]] inline void refuse_data_layout(const error_text& blocks, const char* negative) {
+    error_text text;
+    text << "colls: a data_layout of " << blocks.text();
+    if (negative != nullptr)
+        text << ": the " << negative << " is negative";
+    else
+        text << " reaches beyond " << longest_memory << ": a size, stride or offset has overflowed";
+    throw error(errc::invalid_argument, text.text());
+}
+[[noreturn, gnu::cold]] inline void refuse_block(std::size_t length, std::size_t offset, const char* unit) {
+    error_text block;
+    block << "a block of " << length << " at " << offset;
+    if (is_negative(offset)) block << ", " << 0 - offset << " " << unit << " before the buffer's begin";
+    refuse_data_layout(block, is_negative(length) ? "length" : is_negative(offset) ? "offset" : nullptr);
 }
 
 }  // namespace detail
@@ -29,7 +39,7 @@ COLLS_INLINE data_layout::data_layout(const data_layout& other)
 COLLS_INLINE data_layout& data_layout::operator=(const data_layout& other) { return *this = data_layout(other); }
 COLLS_INLINE data_layout data_layout::contiguous(std::size_t length, unit in) {
     using namespace colls::detail;
-    if (length > longest_memory) refuse_layout_beyond_memory(error_text() << "a block of " << length);
+    if (length > longest_memory) refuse_data_layout(error_text() << "a block of " << length, "length");
     data_layout l(in);
     if (length > 0) l.blocks_.push_back({0, 1, length, length});
     l.size_ = l.extent_ = length;
@@ -52,7 +62,7 @@ COLLS_INLINE data_layout data_layout::indexed(
         const std::size_t end = capped_sum(offsets[i], lengths[i]);
         l.size_ = capped_sum(l.size_, lengths[i]);
         if (end > longest_memory || l.size_ > longest_memory)
-            refuse_layout_beyond_memory(error_text() << "a block of " << lengths[i] << " at " << offsets[i]);
+            refuse_block(lengths[i], offsets[i], in == unit::bytes ? "bytes" : "elements");
         if (end > l.extent_) l.extent_ = end;
         l.blocks_.push_back({offsets[i], 1, lengths[i], lengths[i]});
     }
@@ -71,8 +81,11 @@ COLLS_INLINE data_layout data_layout::repeated(std::size_t times, std::size_t st
     l.size_ = capped_product(size_, times);
     l.extent_ = last + extent_;
     if (reach > longest_memory || l.size_ > longest_memory)
-        refuse_layout_beyond_memory(error_text() << times << " times " << size_ << ", " << stride
-                                                 << " apart, of extent " << extent_ << " each");
+        refuse_data_layout(
+            error_text() << times << " times " << size_ << ", " << stride << " apart, of extent " << extent_ << " each",
+            is_negative(times)    ? "number of repetitions"
+            : is_negative(stride) ? "stride"
+                                  : nullptr);
     if (blocks_.size() == 1 && blocks_[0].rows == 1) {
         strided_blocks b = blocks_[0];
         if (b.length == stride)
@@ -91,7 +104,7 @@ COLLS_INLINE data_layout data_layout::repeated(std::size_t times, std::size_t st
 }
 COLLS_INLINE data_layout data_layout::with_extent(std::size_t extent) const {
     using namespace colls::detail;
-    if (extent > longest_memory) refuse_layout_beyond_memory(error_text() << size_ << " and extent " << extent);
+    if (extent > longest_memory) refuse_data_layout(error_text() << size_ << " and extent " << extent, "extent");
     data_layout l(*this);
     l.extent_ = extent;
     return l;
