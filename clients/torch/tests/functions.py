@@ -637,6 +637,26 @@ def refusals(rank, n):
     expect("after refusals", x, torch.full((2,), float(n)))
 
 
+def refused_together(rank, n):
+    """What all ranks refuse leaves the group whole, also where one of them is slower."""
+    for asynchronous in (False, True):
+        for _ in range(2):
+            try:
+                work = dist.all_gather([torch.ones(3)] * n, torch.ones(2), async_op=asynchronous)
+                if work is not None:
+                    work.wait()
+            except (RuntimeError, ValueError) as error:
+                if f"rank {rank} in all_gather: the output holds" not in str(error):
+                    raise
+            else:
+                raise AssertionError("not refused")
+            if rank == n - 1:
+                time.sleep(0.3)
+        x = torch.ones(2)
+        dist.all_reduce(x)
+        expect("after a refusal of all", x, torch.full((2,), float(n)))
+
+
 def late(rank, n):
     """A rank that does not come to a monitored barrier."""
     try:
@@ -817,6 +837,9 @@ class functions(unittest.TestCase):
 
     def test_refusals(self):
         self.everywhere(refusals, (2, 3))
+
+    def test_refused_together(self):
+        self.everywhere(refused_together, (3,))
 
     def test_monitored_barrier_names_the_missing_rank(self):
         self.everywhere(late, (2, 3))
