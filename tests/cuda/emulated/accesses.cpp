@@ -115,6 +115,7 @@ unsigned char* in_global(thread_context& t, u64 address, const own_access& mine)
     const u32 n = mine.bytes;
     if ((address & (n - 1)) != 0)
         t.fail(mine.line, "misaligned access of %u bytes at %#lx", n, static_cast<unsigned long>(address));
+    if (mine.writes) machine().looks_in_vain = 0;
     give_way_at_times(t);
     const allocation* a = lookup(address, n);
     if (!a)

@@ -146,6 +146,7 @@ struct machine_state {
     view sequential;                  ///< of sequentially consistent fences of system scope
     std::vector<view> sequential_on;  ///< of each device, and those of its scope
     u64 time = 0;                     ///< nanoseconds: what kernels take for the time
+    u64 looks_in_vain = 0;            ///< that threads have made for others since a kernel last wrote to global memory
 
     /// A random number below n.
     u32 below(u32 n) {

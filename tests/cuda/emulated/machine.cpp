@@ -176,6 +176,7 @@ void thread_context::yield(bool waits) {
     block_context& b = *block;
     fiber& f = b.fibers[index];
     f.waits_for_others = waits;
+    if (waits) ++machine().looks_in_vain;
     b.ready.push_back(index);
     to_scheduler(b);
 }
@@ -242,7 +243,7 @@ namespace {
 
 /// Time as kernels see it, in nanoseconds: the same for each turn, however long it takes, so that no deadline depends
 /// on what else this processor does. Where all threads wait for the host or another process it goes on as on the host,
-/// but no further at once than `longest_wait`.
+/// but no further at once than `longest_wait`. A block waits, too, that meets at barriers between its looks.
 constexpr u64 time_of_a_turn = 1000, longest_wait = 1'000'000;
 
 /// Blocks of a grid that have slots of their own even if they run one after another.
@@ -438,6 +439,7 @@ bool scheduler::is_held(block_context& b) {
 
 void scheduler::run() {
     u64 in_vain = 0;  // runs of fibers in a row that only waited
+    u64 since = 0;    // the time of the host when the last run ended in which all waited; 0: not all wait
     for (;;) {
         if (active.empty() && starting.empty()) {
             std::unique_lock hold(lock);
@@ -452,7 +454,6 @@ void scheduler::run() {
         const std::size_t at = machine().below(static_cast<u32>(active.size()));
         block_context& b = *active[at];
         in_vain = !is_held(b) && run_some(b) ? 0 : in_vain + 1;
-        machine().time += time_of_a_turn;
         if (b.live == 0) {
             end_block(at);
         } else if (b.ready.empty()) {
@@ -465,11 +466,12 @@ void scheduler::run() {
                     " threads of the block wait at barriers or in warps for threads that do not come");
         }
         // Other processes, or the host, have to do something.
-        if (in_vain > 64 + 64 * active.size()) {
-            const u64 begin = host_time(CLOCK_MONOTONIC);
+        const u64 many = 64 + 64 * active.size();
+        if (in_vain > many)
             in_vain < 4096 + 128 * active.size() ? static_cast<void>(sched_yield()) : static_cast<void>(usleep(50));
-            machine().time += std::min(host_time(CLOCK_MONOTONIC) - begin, longest_wait);
-        }
+        const u64 now = in_vain > many || machine().looks_in_vain > many ? host_time(CLOCK_MONOTONIC) : 0;
+        machine().time += now != 0 && since != 0 ? std::min(now - since, longest_wait) : time_of_a_turn;
+        since = now;
     }
 }
 

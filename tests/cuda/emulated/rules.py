@@ -55,6 +55,15 @@ STORES = """
 second: ld.{acquire}.gpu.global.u32 %r, [%a+128]; setp.eq.u32 %p, %r, 0; @%p bra second; st.relaxed.gpu.global.u32 [%a+64], %c;
 """
 
+# The threads meet between two looks of one of them for a word that does not come, and read much; they give up after 0.5 s.
+TIMEOUT = """
+    mov.u64 %f, %globaltimer;
+again: setp.ne.u32 %p, %i, 0; @%p bra read; ld.relaxed.gpu.global.u32 %r, [%a+128];
+read: mov.u32 %j, 0;
+more: ld.global.u32 %r, [%a]; add.u32 %j, %j, 1; setp.lt.u32 %p, %j, 1000; @%p bra more;
+    mov.u64 %aj, %globaltimer; sub.u64 %aj, %aj, %f; setp.gt.u64 %p, %aj, 500000000; bar.red.or.pred %p, 0, %p; @!%p bra again;
+"""
+
 # Each thread writes a word of shared memory and reads another's.
 EXCHANGE = "st.shared.u32 [%si], %i; {between} xor.b32 %j, %i, {distance}; mad.lo.u32 %sj, %j, 4, %s; ld.shared.u32 %r, [%sj];"
 RACE, RIGHT = r"line \d+ of its PTX.*: race in (global|shared) memory: .* at line \d+ of its PTX", None
@@ -183,6 +192,7 @@ KERNELS = [
      "other: shfl.sync.idx.b32 %r, %i, 0, 31, 0xffffffff;", r"lanes of the warp meet at different instructions"),
     ("lane_not_in_mask", 32, "bar.warp.sync 1;", r"does not name the thread's own lane"),
     ("shuffle_of_an_absent_lane", 32, "setp.ge.u32 %p, %i, 16; @%p bra done; shfl.sync.idx.b32 %r, %i, 20, 31, 0xffff;", r"does not take part"),
+    ("timeout_between_barriers", 64, TIMEOUT, RIGHT),
     ("exit_counts", 64, "setp.ge.u32 %p, %i, 32; @%p bra done; bar.sync 0;", RIGHT),
     # exchanges in a warp
     ("shuffle", 32, "shfl.sync.down.b32 %r|%p, %i, 4, 31, 0xffffffff; add.u32 %j, %i, 4; min.u32 %j, %j, 31; @!%p mov.u32 %j, %i;"
@@ -237,7 +247,11 @@ def fault_of(name, threads, expected, program):
     missed = 0
     several = (expected or "").startswith("any of ")
     for seed in range(1, 1 + SEEDS * (4 if expected == "either" else 16 if several else 1)):
-        done = subprocess.run([program, name, str(threads)], capture_output=True, text=True, check=False, env={**os.environ, "EMULATED_SEED": str(seed)})
+        try:
+            done = subprocess.run([program, name, str(threads)], capture_output=True, text=True, check=False, timeout=10,
+                                  env={**os.environ, "EMULATED_SEED": str(seed)})
+        except subprocess.TimeoutExpired:
+            return f"seed {seed}: did not end within 10 s"
         words = done.stdout.split()
         if expected is None or several or expected in ("either", "new") or expected.startswith("words"):
             if done.returncode != 0:
