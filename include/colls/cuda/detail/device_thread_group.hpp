@@ -10,8 +10,8 @@ namespace colls::inline v1::cuda::detail {
 
 class device_thread_group {
 public:
-    __device__ static int index() { return static_cast<int>(threadIdx.x); }
-    __device__ static int size() { return static_cast<int>(blockDim.x); }
+    __device__ static int index() { return anew(static_cast<int>(threadIdx.x)); }
+    __device__ static int size() { return anew(static_cast<int>(blockDim.x)); }
     __device__ static bool any(bool mine) { return __syncthreads_or(mine) != 0; }
     // At an address that the compiler knows: access through a pointer takes a third more code.
     __device__ static block_state& state() {

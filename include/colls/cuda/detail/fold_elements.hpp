@@ -277,8 +277,9 @@ COLLS_DEVICE void fold_vectors(G& g, D* dst, const operand* x, int k, bool copie
     const std::uint32_t step = depth * threads, second = copies ? step : 0;
     COLLS_ROLLED
     for (std::uint32_t v = thread; v < range.vectors; v += step + second) {
-        const auto batch_from = [&](std::uint32_t first) { return batch<depth>{first, threads, range.vectors, v}; };
-        const batch<depth> b = batch_from(v), c = batch_from(v + second);
+        const auto batch_from = [&](std::uint32_t first) {
+            return batch<depth>{anew(first), threads, range.vectors, v};
+        };
         A a[std::size_t{depth}][lanes];
         const auto combine = [&](const in(&from)[std::size_t{depth}], bool raw, bool first) {
             COLLS_UNROLL
@@ -304,26 +305,27 @@ COLLS_DEVICE void fold_vectors(G& g, D* dst, const operand* x, int k, bool copie
         COLLS_ROLLED
         for (int o = copies ? 0 : -(k % 2); o < k; o += 2) {
             const int former = o < 0 ? 0 : o, latter = copies ? o : o + 1;
-            const std::byte *const p = static_cast<const std::byte*>(x[former].data) + range.head * sizeof(T),
-                                   *const q = static_cast<const std::byte*>(x[latter].data) + range.head * sizeof(T);
+            const auto from = [&](int which) {
+                return static_cast<const std::byte*>(x[which].data) + range.head * sizeof(T);
+            };
             in one[std::size_t{depth}], two[std::size_t{depth}];
             if (shifted) {
                 // A loop, since its code is long.
                 COLLS_ROLLED
                 for (int i = 0; i < 2; ++i) {
-                    load_shifted_batch<T>(g, two, i == 0 ? p : q, batch_from(i == 0 ? v : v + second));
+                    load_shifted_batch<T>(g, two, from(i == 0 ? former : latter), batch_from(i == 0 ? v : v + second));
                     COLLS_UNROLL
                     for (int d = 0; d < depth; ++d)
                         if (i == 0) one[d] = two[d];
                 }
             } else {
-                load_batch(g, one, p, b);
-                load_batch(g, two, q, c);
+                load_batch(g, one, from(former), batch_from(v));
+                load_batch(g, two, from(latter), batch_from(v + second));
             }
             if constexpr (std::is_same_v<T, D> && std::is_same_v<E, no_epilogue>)
                 if (copies) {
-                    store(one, b);
-                    store(two, c);
+                    store(one, batch_from(v));
+                    store(two, batch_from(v + second));
                     break;
                 }
             COLLS_ROLLED
@@ -334,6 +336,7 @@ COLLS_DEVICE void fold_vectors(G& g, D* dst, const operand* x, int k, bool copie
             }
         }
         if (copies) continue;
+        const batch<depth> b = batch_from(v);
         COLLS_UNROLL
         for (int d = 0; d < depth; ++d)
             if (b.has(d))

@@ -53,6 +53,7 @@ private:
     COLLS_DEVICE block_state& state() const { return g_.state(); }
     COLLS_DEVICE const rank_handle& self() const { return state().self; }
     COLLS_DEVICE const kernel_call& call() const { return state().call; }
+    COLLS_DEVICE int channel() const { return anew(channel_); }
     COLLS_DEVICE int n() const { return self().sizes.ranks; }
     COLLS_DEVICE int me() const { return state().schedule.me; }
     COLLS_DEVICE int rounds() const { return state().schedule.rounds; }
@@ -64,7 +65,7 @@ private:
     }
 
     COLLS_DEVICE int rank_of(int role) const { return rank_of(g_, role); }
-    COLLS_DEVICE extent span_of(const slot_info& s) const { return slots::span_of(g_, s, channel_, chunk_); }
+    COLLS_DEVICE extent span_of(const slot_info& s) const { return slots::span_of(g_, s, channel(), chunk_); }
     COLLS_DEVICE const slot_info& info(int role, int slot) const { return info(g_, role, slot); }
 
     /// The scratch slot in which data for a slot lands in a round that overwrites what it sends.
@@ -98,7 +99,7 @@ private:
             role == g.state().schedule.me && during != phase::move_landed && round <= s.first_receive};
     }
     COLLS_DEVICE operand source(int role, int slot, std::uint64_t skip) const {
-        return source(g_, channel_, phase_, round_, role, slot, skip);
+        return source(g_, channel(), phase_, round_, role, slot, skip);
     }
 
     // Synchronisation.
@@ -109,7 +110,7 @@ private:
         COLLS_ROLLED
         for (int r = g_.index(); r < n(); r += g_.size())
             if (!is_far(self(), r))
-                g_.release(&channel_of(self(), r, channel_).progress[place_of(self(), self().rank)], value);
+                g_.release(&channel_of(self(), r, channel()).progress[place_of(self(), self().rank)], value);
     }
     /// The rank to wait for: none where it is this one.
     COLLS_DEVICE int other_rank(int role) const { return role == none || role == me() ? none : rank_of(role); }
@@ -127,12 +128,12 @@ private:
         for (int r = g_.index(); r < n() && !failed; r += g_.size()) {
             const int q = rank_of(r);
             if (is_far(self(), q)) continue;
-            failed = r != me() && !wait_for_peers(g_, channel_, q, none, first, none);
+            failed = r != me() && !wait_for_peers(g_, channel(), q, none, first, none);
             if (failed) break;
-            const entry_record e = channel_of(self(), q, channel_).entries[state().schedule.entry];
+            const entry_record e = channel_of(self(), q, channel()).entries[state().schedule.entry];
             failed = e.fingerprint != call().fingerprint;
             if (failed)
-                give_up(g_, channel_, failure::mismatch, q, none, e.fingerprint);
+                give_up(g_, channel(), failure::mismatch, q, none, e.fingerprint);
             else
                 slots::buffers_of(g_, r) = {resolved(self(), q, e.in), resolved(self(), q, e.out)};
         }
@@ -203,12 +204,12 @@ private:
         const far_memory& far = state.self.far;
         const int ports = state.schedule.ports;
         const std::uint64_t number = posts(g, channel);
-        far_post& post = far.post(channel, number);
+        const auto post = [&]() -> far_post& { return far.post(anew(channel), anew(number)); };
         COLLS_ROLLED
         for (int i = g.index(); i < 2 * ports; i += g.size()) {
             const bool receives = i >= ports;
             const int p = receives ? i - ports : i;
-            (receives ? post.receives : post.sends)[p] = far_message{
+            (receives ? post().receives : post().sends)[p] = far_message{
                 receives ? state.far_from[p] : state.far_to[p], far_place(g, receives, p), far_blocks(g, receives, p)};
         }
         const int all = far_place(g, true, ports);
@@ -222,10 +223,11 @@ private:
         }
         g.any(false);  // the window and the lists are complete
         if (g.index() != 0) return;
-        post.value = value;
-        post.fingerprint = state.call.fingerprint;
-        post.round = round;
-        post.ports = ports;
+        far_post& made = post();
+        made.value = value;
+        made.fingerprint = state.call.fingerprint;
+        made.round = round;
+        made.ports = ports;
         posts(g, channel) = number + 1;
         g.release(far.posted(channel), number + 1);
     }
@@ -258,7 +260,7 @@ private:
     // Control: which passes are next.
 
     COLLS_DEVICE void start() {
-        channel_state& own = channel_of(self(), self().rank, channel_);
+        channel_state& own = channel_of(self(), self().rank, channel());
         const bool failed_before = is_poisoned(g_);
         const std::uint32_t calls = own.schedule_calls;
         const int slots_of_all = n() * call().width;
@@ -327,7 +329,7 @@ private:
         }
         const bool first = phase_ == phase::stage, move_landed = phase_ == phase::land;
         if (phase_ == phase::post)
-            post(g_, channel_, round_, chunk_, value());
+            post(g_, channel(), round_, chunk_, value());
         else if (!first && !move_landed)
             ++round_;
         const std::uint64_t reached = value() + move_landed;
@@ -337,7 +339,7 @@ private:
             if (first && chunk_ == 0 && !exchange_entries(reached)) return false;
             if (receives && self().far.base != nullptr && has_far_messages(g_, s_, round_)) {
                 begin(phase::post);
-                failed_ = g_.any(g_.index() == 0 && !wait_for_window(g_, channel_, round_));
+                failed_ = g_.any(g_.index() == 0 && !wait_for_window(g_, channel(), round_));
                 return !failed_;
             }
         }
@@ -352,7 +354,7 @@ private:
         if (g_.index() < n()) g_.fence();  // all threads have read what they read: they have met since
         COLLS_ROLLED
         for (int r = g_.index(); r < n(); r += g_.size())
-            failed = is_told_to_end(g_, channel_, r, rounds(), false, false) || failed;
+            failed = is_told_to_end(g_, channel(), r, rounds(), false, false) || failed;
         failed_ = g_.any(failed);
         return false;
     }
@@ -379,7 +381,7 @@ private:
                 state().receivers[round_ & 1][p] = mine.send.peer;
             }
             const int near_reader = far_rank(g_, reader) == none ? other_rank(reader) : none;
-            failed = failed || !wait_for_peers(g_, channel_, other_rank(from), near_reader, value, round_);
+            failed = failed || !wait_for_peers(g_, channel(), other_rank(from), near_reader, value, round_);
         }
         failed_ = g_.any(failed);
         return over == overwrites_slots ||
@@ -403,20 +405,20 @@ private:
         const slot_info& s = info(me(), o.slot);
         o.is_needed = is_needed(s);
         std::byte* in_post = nullptr;
-        if (phase_ == phase::post) in_post = list_piece(g_, channel_, chunk_, false, next_ + b, s);
+        if (phase_ == phase::post) in_post = list_piece(g_, channel(), chunk_, false, next_ + b, s);
         if (o.is_needed == 0) return;
+        const extent span = span_of(s);
+        o.skip = span.first;
+        o.count = static_cast<std::uint32_t>(span.count);  // a chunk's elements fit 32 bits
         const bool lands = phase_ == phase::land,
                    is_result = phase_ == phase::deliver || (arrives() && !lands && s.result_round == round_);
-        const extent span = span_of(s);
         const location to = phase_ != phase::stage && !lands && (is_result || lives_in_output(g_, me(), s))
                                 ? output(call().out, s)
-                                : scratch(g_, channel_, me(), lands ? landing_slot(g_, o.slot) : o.slot, s);
+                                : scratch(g_, channel(), me(), lands ? landing_slot(g_, o.slot) : o.slot, s);
         const bool complete =
             pulls() ? s.complete_round == round_ : phase_ == phase::deliver && reduces(what) && n() == 1;
-        o.skip = span.first;
-        o.index = first_element(g_, to, s.parts, span.first);
+        o.index = first_element(g_, to, s.parts, o.skip);
         o.to = const_cast<std::byte*>(to.base) + o.index * (is_result ? sizeof(D) : sizeof(T));
-        o.count = static_cast<std::uint32_t>(span.count);  // a chunk's elements fit 32 bits
         if (phase_ == phase::post) o.to = in_post;
         o.ranks = complete ? n() : 0;
         o.is_result = is_result;
@@ -432,7 +434,7 @@ private:
             if (far_rank(g_, role) != none) {
                 state().operands[parity_][b * (ports() + 1) + at] = {
                     in_window(
-                        g_, channel_, true, posts(g_, channel_) - 1, far_place(g_, true, p) + i, info(me(), slot)),
+                        g_, channel(), true, posts(g_, channel()) - 1, far_place(g_, true, p) + i, info(me(), slot)),
                     false};
                 return;
             }

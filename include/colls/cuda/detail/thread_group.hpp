@@ -31,6 +31,19 @@
 
 namespace colls::inline v1::cuda::detail {
 
+/// x, of which the compiler knows nothing for sm_100 and later. It works out what depends on x where that is used, and
+/// not before the loops around, from where the results would take registers that loads in flight need.
+template <class I>
+COLLS_DEVICE I anew(I x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+    if constexpr (sizeof x == 8)
+        asm volatile("" : "+l"(x));
+    else
+        asm volatile("" : "+r"(x));
+#endif
+    return x;
+}
+
 /// 16 bytes, moved by one access.
 struct alignas(16) quad {
     std::uint32_t word[4];
