@@ -315,14 +315,14 @@ void recv(Comm& comm, Data&& data, int peer) {
 /// @return      the rank that has sent it
 template <class Comm, class Data = detail::braces>
 int recv_any(Comm& comm, Data&& data) {
-    return detail::perform_recv_any(comm.context(), detail::received_message<false, Data>(data));
+    return comm.handle().by->perform_recv_any(comm.context(), detail::received_message<false, Data>(data));
 }
 /// The rank whose message recv_any would receive now, each in turn where several send, or `none`. It does not wait, and
 /// advances the started operations of the thread, as a test does. For a program that waits for messages of any rank and
 /// for something else. Throws colls::error as a wait would, where the group is broken.
 template <class Comm>
 int probe_any(Comm& comm) {
-    return detail::probe_any(comm.context());
+    return comm.handle().by->probe_any(comm.context());
 }
 /// Sends one message and receives another at the same time, so that it may be called by all ranks of a ring at once.
 ///
@@ -332,7 +332,7 @@ int probe_any(Comm& comm) {
 /// @param from  the rank that sends it. Both ranks may be this one, and both may be the same.
 template <class Comm, class Out = detail::braces, class In = detail::braces>
 void exchange(Comm& comm, Out&& out, int to, In&& in, int from) {
-    detail::perform_exchange(
+    comm.handle().by->perform_exchange(
         comm.context(), detail::sent_message<false, Out>(out), to, detail::received_message<false, In>(in), from);
 }
 

@@ -18,10 +18,10 @@ class memory {
     static_assert(detail::copies_as_bytes<T>(), "colls: elements must be trivially copyable");
 
 public:
-    /// As communicator::allocate, on whose rank context this is called.
-    memory(detail::rank_context& from, std::size_t count) : size_(count) {
+    /// As communicator::allocate, whose handle this takes.
+    memory(const detail::rank_handle& from, std::size_t count) : size_(count) {
         std::byte* at = nullptr;
-        from_ = detail::allocate(from, count, sizeof(T), at);
+        from_ = from.by->allocate(*from.self, count, sizeof(T), at);
         data_ = reinterpret_cast<T*>(at);
     }
     memory(memory&& other) noexcept : from_(other.from_), data_(other.data_), size_(other.size_) {
@@ -29,7 +29,7 @@ public:
     }
     /// Swaps the two.
     memory& operator=(memory&& other) noexcept {
-        detail::allocation* const from = from_;
+        detail::held_by_program* const from = from_;
         T* const data = data_;
         const std::size_t size = size_;
         from_ = other.from_, data_ = other.data_, size_ = other.size_;
@@ -37,7 +37,7 @@ public:
         return *this;
     }
     ~memory() {
-        if (from_) detail::deallocate(from_);
+        if (from_) from_->end();
     }
 
     T* data() { return data_; }
@@ -51,7 +51,7 @@ public:
     const T* end() const { return data_ + size_; }
 
 private:
-    detail::allocation* from_ = nullptr;  // null where it was moved from
+    detail::held_by_program* from_ = nullptr;  // null where it was moved from
     T* data_ = nullptr;
     std::size_t size_ = 0;
 };
@@ -69,7 +69,7 @@ public:
     /// Of no group: size() is 0, rank() is `none`, and every call on it throws invalid_argument.
     communicator() = default;
     /// For the library: takes over the rank context.
-    explicit communicator(const detail::joined_group& g) : context_(g.self), rank_(g.rank), size_(g.size) {}
+    explicit communicator(const detail::joined_group& g) : handle_(g.handle), rank_(g.rank), size_(g.size) {}
     communicator(communicator&& other) noexcept { take(other); }
     communicator& operator=(communicator&& other) noexcept {
         if (this != &other) {
@@ -88,18 +88,18 @@ public:
     /// Divides the group. Collective: ranks that give the same `color` form a new group, in which they are ordered by
     /// `key`, then by their rank here. A negative color joins none: that rank gets a communicator of no group. Two
     /// rounds of 56 bytes a rank at most. Throws colls::error.
-    communicator split(int color, int key) { return communicator(detail::split(context(), color, key)); }
+    communicator split(int color, int key) { return communicator(handle().by->split(context(), color, key)); }
 
     /// Continues after an error: returns a group of the ranks that still call it, in their order here, the same group
     /// for all of them. Collective among these. This group ends: calls on it throw. A rank that does not call shrink
     /// within the deadline, failed or not, is left out, and gets an error if it does so later. Throws colls::error.
-    communicator shrink() { return communicator(detail::shrink(context())); }
+    communicator shrink() { return communicator(handle().by->shrink(context())); }
 
     /// Breaks the group: the current and the next call on it throw peer_failed on every rank, with a text that quotes
     /// `why`, and this rank as error::peer(). Not collective. Does nothing where the group is broken already. The ranks
     /// may continue by shrink(). Any thread may call it, also while another one is in a call with the group. Throws
     /// invalid_argument where there is no group.
-    void abort(std::string_view why) { detail::abort_group(context(), why); }
+    void abort(std::string_view why) { handle().by->abort_group(context(), why); }
 
     /// Sets the deadline of this rank's waits in calls on this communicator, and on those split from it later, instead
     /// of COLLS_TIMEOUT: a std::chrono::duration above 0. Duration::max() means no deadline: a rank then waits for ever
@@ -110,7 +110,7 @@ public:
         using period = typename Duration::period;
         const double seconds =
             static_cast<double>(duration.count()) * static_cast<double>(period::num) / static_cast<double>(period::den);
-        detail::set_timeout(context(), seconds, duration == Duration::max());
+        handle().by->set_timeout(context(), seconds, duration == Duration::max());
     }
 
     /// Memory for `count` elements that the transport can move fastest: see class memory. Not collective. It may
@@ -118,36 +118,38 @@ public:
     /// holds, and invalid_argument where there is no group.
     template <class T>
     colls::memory<T> allocate(std::size_t count) {
-        return {context(), count};
+        return {handle(), count};
     }
 
     /// For the library. Throws invalid_argument where there is no group.
-    detail::rank_context& context() {
-        if (!context_) detail::throw_no_group();
-        return *context_;
+    const detail::rank_handle& handle() const {
+        if (!handle_.self) detail::throw_no_group();
+        return handle_;
     }
+    /// For the library. Throws invalid_argument where there is no group.
+    detail::rank_context& context() { return *handle().self; }
 
 private:
     void take(communicator& other) {
-        context_ = other.context_;
+        handle_ = other.handle_;
         rank_ = other.rank_;
         size_ = other.size_;
-        other.context_ = nullptr;
+        other.handle_ = {};
         other.rank_ = none;
         other.size_ = 0;
     }
     void leave() {
-        if (context_) detail::leave_group(context_);
-        context_ = nullptr;
+        if (handle_.self) handle_.by->leave_group(*handle_.self);
+        handle_ = {};
     }
-    detail::rank_context* context_ = nullptr;
+    detail::rank_handle handle_;
     int rank_ = none, size_ = 0;
 };
 
 /// Prints to stderr where every rank of the group is, as far as this one can see: in which call and round, and which
 /// rank it waits for, and this rank's latest 64 calls. Not collective; over messages it takes 0.2 s, in which ranks
 /// that wait answer. A waiting rank prints the same when its process gets SIGUSR1, where ranks are processes.
-inline void dump(communicator& comm) { detail::dump(comm.context()); }
+inline void dump(communicator& comm) { comm.handle().by->dump(comm.context()); }
 
 /// A second thread that advances the started operations of a communicator, and of all that were or will be split from
 /// it, from its construction to its destruction, where no call of the rank does. One such
@@ -156,17 +158,13 @@ class progress_thread {
 public:
     /// Throws colls::error with invalid_argument where the communicator has no group, or a progress_thread serves it
     /// already; std::system_error where the thread cannot be started.
-    explicit progress_thread(communicator& comm) : worker_(detail::start_progress(comm.context())) {}
+    explicit progress_thread(communicator& comm) : worker_(comm.handle().by->start_progress(comm.context())) {}
     progress_thread(const progress_thread&) = delete;
     progress_thread& operator=(const progress_thread&) = delete;
-    ~progress_thread() { detail::stop_progress(worker_); }
+    ~progress_thread() { worker_->end(); }
 
 private:
-    detail::progress_worker* worker_;
+    detail::held_by_program* worker_;
 };
 
 }  // namespace colls::inline v1
-
-#ifndef COLLS_SEPARATE
-#include <colls/detail/perform/definitions.hpp>
-#endif

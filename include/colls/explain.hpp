@@ -3,7 +3,7 @@
 
 #include <colls/automatic.hpp>
 #include <colls/cost.hpp>
-#include <colls/detail/choose/explain_choice.hpp>
+#include <colls/detail/perform/interface.hpp>
 
 #include <string>
 #include <type_traits>
@@ -15,7 +15,7 @@ namespace colls::inline v1 {
 /// grows with the ranks per core. They are measured at most once in a process, in a few milliseconds. Not collective.
 template <class Comm>
 model model_of(Comm& comm) {
-    return detail::group_model(comm.context());
+    return comm.handle().by->model_of(comm.context());
 }
 
 /// The name of the schedule that `automatic` takes for a collective of `bytes` bytes in comm's group, with an operator
@@ -26,7 +26,7 @@ model model_of(Comm& comm) {
 /// or more, one in 128 goes by a schedule, to tell the distance of the cores.
 template <class Constraint = automatic, class Comm>
 std::string chosen(Comm& comm, collective what, std::size_t bytes) {
-    return std::string(detail::choice<0>(comm.context(), what, bytes, std::is_same_v<Constraint, reproducible>));
+    return comm.handle().by->chosen(comm.context(), what, bytes, std::is_same_v<Constraint, reproducible>);
 }
 
 /// A table of the schedules that `automatic` weighs for such a call, one a line, with rounds, bytes sent by the busiest
@@ -36,11 +36,7 @@ std::string chosen(Comm& comm, collective what, std::size_t bytes) {
 /// be counted or planned "not weighed". Not collective. Throws as `chosen` does.
 template <class Constraint = automatic, class Comm>
 std::string explain(Comm& comm, collective what, std::size_t bytes) {
-    return detail::explanation<0>(comm.context(), what, bytes, std::is_same_v<Constraint, reproducible>);
+    return comm.handle().by->explain(comm.context(), what, bytes, std::is_same_v<Constraint, reproducible>);
 }
 
 }  // namespace colls::inline v1
-
-#ifndef COLLS_SEPARATE
-#include <colls/detail/choose/explanation.hpp>
-#endif

@@ -23,13 +23,13 @@ public:
     /// An empty operation: over from the start.
     operation() = default;
     /// For the library: takes over o.
-    operation(detail::rank_context& self, detail::operation_state* o) : self_(&self), o_(o) {}
-    operation(operation&& other) noexcept : self_(other.self_), o_(other.o_) { other.o_ = nullptr; }
+    operation(const detail::rank_handle& rank, detail::operation_state* o) : rank_(rank), o_(o) {}
+    operation(operation&& other) noexcept : rank_(other.rank_), o_(other.o_) { other.o_ = nullptr; }
     /// Finishes its own operation first, as the destructor does.
     operation& operator=(operation&& other) noexcept {
         if (this != &other) {
             finish();
-            self_ = other.self_;
+            rank_ = other.rank_;
             o_ = other.o_;
             other.o_ = nullptr;
         }
@@ -43,12 +43,12 @@ public:
     bool empty() const { return o_ == nullptr; }
     /// Advances it without waiting; true where it is over. Throws colls::error where it has failed.
     bool test() {
-        if (o_) detail::test_operation(*self_, o_);
+        if (o_) rank_.by->test_operation(*rank_.self, o_);
         return o_ == nullptr;
     }
     /// Returns when it is over. Throws colls::error where it has failed.
     void wait() {
-        if (o_) detail::wait_operation(*self_, o_);
+        if (o_) rank_.by->wait_operation(*rank_.self, o_);
     }
     /// Waits for at most `duration`, a std::chrono::duration; true where it is over. Throws colls::error where it has
     /// failed.
@@ -57,15 +57,15 @@ public:
         using period = typename Duration::period;
         const double seconds =
             static_cast<double>(duration.count()) * static_cast<double>(period::num) / static_cast<double>(period::den);
-        if (o_) detail::wait_operation_for(*self_, o_, seconds);
+        if (o_) rank_.by->wait_operation_for(*rank_.self, o_, seconds);
         return o_ == nullptr;
     }
 
 private:
     void finish() noexcept {
-        if (o_) detail::finish_operation(*self_, o_, std::uncaught_exceptions() > 0);
+        if (o_) rank_.by->finish_operation(*rank_.self, o_, std::uncaught_exceptions() > 0);
     }
-    detail::rank_context* self_ = nullptr;
+    detail::rank_handle rank_;
     detail::operation_state* o_ = nullptr;
 };
 
@@ -77,32 +77,39 @@ private:
 class [[nodiscard]] plan {
 public:
     /// For the library: checks the request and keeps it.
-    plan(detail::rank_context& self, detail::request& q) : self_(&self), p_(detail::prepare_call(self, q)) {}
-    plan(plan&& other) noexcept : self_(other.self_), p_(other.p_) { other.p_ = nullptr; }
+    plan(const detail::rank_handle& rank, detail::request& q) : rank_(rank), p_(rank.by->prepare_call(*rank.self, q)) {}
+    plan(plan&& other) noexcept : rank_(other.rank_), p_(other.p_) { other.p_ = nullptr; }
     plan& operator=(plan&& other) noexcept {
         if (this != &other) {
-            detail::drop_prepared(p_);
-            self_ = other.self_;
+            drop();
+            rank_ = other.rank_;
             p_ = other.p_;
             other.p_ = nullptr;
         }
         return *this;
     }
-    ~plan() { detail::drop_prepared(p_); }
+    ~plan() { drop(); }
 
     /// Makes the call and returns when it is over. Does not allocate memory from its second time on, except for
     /// scratch memory where more operations of this rank are in flight than ever before. Throws colls::error, with
     /// invalid_argument where the plan was moved from, or the operation of its last start() is not over.
-    void run() { detail::run_prepared(p_); }
+    void run() { rank_.by->run_prepared(kept()); }
     /// Starts the call. The next run or start needs the operation to be over, which a test or wait must have found. The
     /// plan may be destroyed before the operation. Throws as run().
     operation start() {
-        detail::operation_state* const o = detail::start_prepared(p_);  // throws where the plan was moved from
-        return {*self_, o};
+        detail::operation_state* const o = rank_.by->start_prepared(kept());
+        return {rank_, o};
     }
 
 private:
-    detail::rank_context* self_;
+    detail::prepared& kept() const {
+        if (!p_) detail::throw_empty_plan();
+        return *p_;
+    }
+    void drop() {
+        if (p_) rank_.by->drop_prepared(*p_);
+    }
+    detail::rank_handle rank_;
     detail::prepared* p_;
 };
 

@@ -195,22 +195,22 @@ private:
           out_(q.c.out),
           from_(detail::packing_of(table, rank_in(comm), detail::packed_side::input, q.c.element)),
           to_(detail::packing_of(table, rank_in(comm), detail::packed_side::output, q.c.element)),
-          packed_in_(comm.context(), from_.bytes),
-          packed_out_(comm.context(), to_.bytes),
+          packed_in_(comm.handle(), from_.bytes),
+          packed_out_(comm.handle(), to_.bytes),
           plan_(prepare(comm, q, schedule, table)) {}
 
     static int rank_in(communicator& comm) {
-        comm.context();  // throws where there is no group
+        comm.handle();  // throws where there is no group
         return comm.rank();
     }
     plan prepare(
         communicator& comm, detail::request& q, const any_schedule& schedule, const detail::transfer_table& table) {
         detail::describe_redistribution(q, table, comm.rank(), comm.size());
         q.how.given = &schedule;
-        detail::check_arguments(comm.context(), q);  // of the buffers that the caller has given
+        comm.handle().by->check_arguments(comm.context(), q);  // of the buffers that the caller has given
         if (from_.is_needed) q.c.in = packed_in_.data();
         if (to_.is_needed) q.c.out = packed_out_.data();
-        return plan(comm.context(), q);
+        return plan(comm.handle(), q);
     }
     void gather_pieces() {
         is_placed_ = false;

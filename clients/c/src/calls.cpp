@@ -90,7 +90,7 @@ private:
     [[noreturn]] void refuse_call(const error_text& text, colls_status status) {
         if (is_message_) throw failure(status, text, comm_.rank());
         try {
-            colls::detail::refuse_call(comm_.context(), colls::errc::invalid_argument, text);
+            colls::detail::refuse_call(comm_.handle(), colls::errc::invalid_argument, text);
         } catch (const colls::error& x) {
             throw failure(status, x.what(), comm_.rank());
         }

@@ -69,7 +69,7 @@ private:
             if (!c.begun_) {
                 group& g = c.of();
                 if (g.held_up) return false;
-                if (!colls::detail::begins_at_once(g.comm.context())) {
+                if (!g.comm.handle().by->begins_at_once(g.comm.context())) {
                     g.held_up = true;
                     return false;
                 }

@@ -55,32 +55,39 @@ inline constexpr host_map fixed_hosts{detail::fixed_host_table<Host...>::table};
 }  // namespace colls::inline v1
 
 #ifndef COLLS_SEPARATE
-#include <colls/detail/support/list.hpp>
-
+#include <atomic>
 #include <cstring>
-#include <mutex>
 
 namespace colls::inline v1 {
 
 COLLS_INLINE host_map::host_map(std::span<const int> host_of_rank) {
-    static std::mutex mutex;
-    // Never destroyed: threads may outlive main, and plans refer to the tables.
-    static detail::list<const detail::host_table*>& made = *new detail::list<const detail::host_table*>;
+    // The tables made so far. Never destroyed: threads may outlive main, and plans refer to them.
+    struct made_table {
+        detail::host_table table;
+        made_table* before;
+    };
+    static std::atomic<made_table*> last{nullptr};
     const std::size_t size = host_of_rank.size();
     const int n = static_cast<int>(size);
     int* const room = new int[4 * size + 1];
-    auto* const t = new detail::host_table(
-        detail::fill_host_table(host_of_rank.data(), n, room, room + size, room + 2 * size, room + 3 * size + 1));
-    const std::lock_guard lock(mutex);
-    for (const detail::host_table* other : made) {
-        if (other->ranks != n || std::memcmp(other->host_of, t->host_of, size * sizeof(int)) != 0) continue;
-        delete[] room;
-        delete t;
-        table_ = other;
-        return;
-    }
-    made.push_back(t);
-    table_ = t;
+    auto* const own = new made_table{
+        detail::fill_host_table(host_of_rank.data(), n, room, room + size, room + 2 * size, room + 3 * size + 1),
+        nullptr};
+    table_ = &own->table;
+    const made_table* looked = nullptr;  // it and those before it are other ones
+    // Acquire: the tables were written before. Release: so is this one.
+    made_table* newest = last.load(std::memory_order_acquire);
+    do {
+        for (const made_table* m = newest; m != looked; m = m->before) {
+            if (m->table.ranks != n || std::memcmp(m->table.host_of, own->table.host_of, size * sizeof(int)) != 0)
+                continue;
+            table_ = &m->table;
+            delete[] room;
+            delete own;
+            return;
+        }
+        looked = own->before = newest;
+    } while (!last.compare_exchange_weak(newest, own, std::memory_order_release, std::memory_order_acquire));
 }
 
 }  // namespace colls::inline v1

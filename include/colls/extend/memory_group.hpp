@@ -27,4 +27,5 @@ inline communicator join(memory_member&& member, int rank, int size) {
 
 #ifndef COLLS_SEPARATE
 #include <colls/detail/backend/shared_memory_backend.hpp>
+#include <colls/detail/perform/engine.hpp>
 #endif

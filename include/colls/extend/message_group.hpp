@@ -19,4 +19,5 @@ inline communicator join(message_member&& member, int rank, int size) {
 
 #ifndef COLLS_SEPARATE
 #include <colls/detail/backend/messaging_backend.hpp>
+#include <colls/detail/perform/engine.hpp>
 #endif

@@ -5,6 +5,9 @@
 #include <colls/detail/choose/choose.hpp>
 #include <colls/detail/execute/eager.hpp>
 #include <colls/detail/execute/executor.hpp>
+#include <colls/schedules/circulant.hpp>
+
+#include <type_traits>
 
 namespace colls::inline v1::detail {
 
@@ -33,8 +36,9 @@ inline void exchange(rank_context& self, const void* own, std::size_t bytes, voi
     const composite_call split{.name = "split", .what = c.what};
     const within_call within(self, split);
     if (!self.by_messages) return guarded(self, "split", [&] { eager_executor(self, c).run(); });
-    static const any_schedule fixed(schedule_of<collective::all_gather>(circulant<>{}));
-    schedule_choice p = resolve(self, c, {&fixed, nullptr, nullptr}, false);
+    constexpr auto s = schedule_of<collective::all_gather>(circulant<>{});
+    static const any_schedule fixed(s, proven_table_of<std::remove_const_t<decltype(s)>>, "circulant");
+    schedule_choice p = resolve(self, c, {&fixed}, false);
     p.name = "within split";
     withdraw_refusal(self);
     const std::unique_ptr<pending> made = self.backend->make_collective(self);

@@ -39,7 +39,7 @@ inline rank_context& hold(std::unique_ptr<rank_context> self) {
 inline joined_group joined(std::unique_ptr<rank_context> self) {
     if (!self) return {};
     const int rank = self->rank, size = self->size;
-    return {&hold(std::move(self)), rank, size};
+    return {{&hold(std::move(self)), &own_engine()}, rank, size};
 }
 
 /// Called in a handler: breaks the old group, and throws the cause that is known there.

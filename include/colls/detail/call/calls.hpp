@@ -119,14 +119,14 @@ struct calls {
         requires(Mode::messages)
     {
         return Mode::run_message(
-            comm.context(), detail::operation_kind::send, detail::sent_message<Mode::keeps, Data>(data), peer);
+            comm.handle(), detail::operation_kind::send, detail::sent_message<Mode::keeps, Data>(data), peer);
     }
     template <class Comm, class Data = detail::braces>
     static result recv(Comm& comm, Data&& data, int peer)
         requires(Mode::messages)
     {
         return Mode::run_message(
-            comm.context(), detail::operation_kind::recv, detail::received_message<Mode::keeps, Data>(data), peer);
+            comm.handle(), detail::operation_kind::recv, detail::received_message<Mode::keeps, Data>(data), peer);
     }
 };
 

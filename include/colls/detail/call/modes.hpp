@@ -12,21 +12,23 @@ namespace colls::inline v1::detail {
 struct blocking_mode {
     using result = void;
     static constexpr bool keeps = false, messages = true;
-    static constexpr auto& run = perform;
-    static constexpr auto& run_message = perform_message;
+    static void run(const rank_handle& rank, request& q) { rank.by->perform(*rank.self, q); }
+    static void run_message(const rank_handle& rank, operation_kind kind, const call& c, int peer) {
+        rank.by->perform_message(*rank.self, kind, c, peer);
+    }
 };
 struct start_mode {
     using result = operation;
     static constexpr bool keeps = true, messages = true;
-    static operation run(rank_context& self, request& q) { return {self, begin(self, q)}; }
-    static operation run_message(rank_context& self, operation_kind kind, const call& c, int peer) {
-        return {self, begin_message(self, kind, c, peer)};
+    static operation run(const rank_handle& rank, request& q) { return {rank, rank.by->begin(*rank.self, q)}; }
+    static operation run_message(const rank_handle& rank, operation_kind kind, const call& c, int peer) {
+        return {rank, rank.by->begin_message(*rank.self, kind, c, peer)};
     }
 };
 struct prepare_mode {
     using result = plan;
     static constexpr bool keeps = true, messages = false;
-    static plan run(rank_context& self, request& q) { return plan(self, q); }
+    static plan run(const rank_handle& rank, request& q) { return plan(rank, q); }
 };
 
 }  // namespace colls::inline v1::detail

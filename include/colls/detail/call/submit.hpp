@@ -117,14 +117,13 @@ typename Mode::result submit(Comm& comm, typed_request<C, fine, ordered, straigh
         "colls: gather_v, scatter_v and all_to_all_v go straight from rank to rank (direct): ranks between would not "
         "know how much they pass on");
     using S = std::conditional_t<straight, direct, named>;
-    rank_context& self = comm.context();
+    const rank_handle& rank = comm.handle();
     request& q = typed.q;
     q.how.reproducible = argument::constrained;
     if constexpr (!fine || argument::values > 1) {
         __builtin_trap();
     } else if constexpr (std::is_same_v<S, automatic>) {
-        q.how.list = &candidates_for<C>;
-        return Mode::run(self, q);
+        return Mode::run(rank, q);
     } else {
         const any_schedule s = [&] {
             constexpr bool constrained = argument::constrained;
@@ -132,9 +131,10 @@ typename Mode::result submit(Comm& comm, typed_request<C, fine, ordered, straigh
                 return schedule_for_call<C, ordered, constrained>(schedule_value(value...));
             else if constexpr (requires(S by_levels) { by_levels.node = 0; })
                 return schedule_for_call<C, ordered, constrained>(
-                    S{.node = ranks_per_host(self)});  // the hosts, if alike
+                    S{.node = rank.by->ranks_per_host(*rank.self)});  // the hosts, if alike
             else if constexpr (requires(S by_hosts) { by_hosts.hosts = host_map(), by_hosts.root = 0; })
-                return schedule_for_call<C, ordered, constrained>(S{.hosts = hosts_of(self), .root = q.c.root});
+                return schedule_for_call<C, ordered, constrained>(
+                    S{.hosts = rank.by->hosts_of(*rank.self), .root = q.c.root});
             else
                 return schedule_for_call<C, ordered, constrained>(S{});
         }();
@@ -143,9 +143,9 @@ typename Mode::result submit(Comm& comm, typed_request<C, fine, ordered, straigh
             // Rotation to another root would break the order of ranks: a fold at the root itself keeps it.
             const any_schedule at_root = schedule_for_call<C, ordered, false>(direct{});
             if (q.c.root != 0) q.how.instead = &at_root;
-            return Mode::run(self, q);
+            return Mode::run(rank, q);
         }
-        return Mode::run(self, q);
+        return Mode::run(rank, q);
     }
 }
 

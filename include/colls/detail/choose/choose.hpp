@@ -226,7 +226,7 @@ inline schedule_choice resolve(
     if (const schedule_choice* const p = self.choices.find(key, [](const schedule_choice&) { return true; })) return *p;
     const demand d{
         c.what, class_bytes(bytes), posted, in_order, unsized, eager, c.reproducible || (telling && c.op), root};
-    const prediction best = choose(self, d, how.list());
+    const prediction best = choose(self, d, list_of_candidates(c.what)());
     schedule_choice p{.key = key, .name = eager_name, .tells_distance = telling};
     if (best.of) {
         p.plan = execution_plan_for(best.of->schedule, self.size, reached_by(self));
@@ -234,7 +234,7 @@ inline schedule_choice resolve(
         p.chunk_bytes = best.chunk;
     }
     if (best.of && !self.by_messages && !self.access.is_whole() && !unsized) {
-        const auto [schedule, within] = choose_out_of_reach(self, d, how.list());
+        const auto [schedule, within] = choose_out_of_reach(self, d, list_of_candidates(c.what)());
         p.staged = execution_plan_for(*schedule, self.size, within);
         p.staged_name = schedule->name();
     }

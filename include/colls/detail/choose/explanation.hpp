@@ -2,8 +2,8 @@
 // IWYU pragma: private, include <colls/explain.hpp>
 #pragma once
 
+#include <colls/cost.hpp>
 #include <colls/detail/choose/choose.hpp>
-#include <colls/detail/choose/explain_choice.hpp>
 #include <colls/detail/execute/distance.hpp>
 
 #include <algorithm>
@@ -53,8 +53,7 @@ inline std::string rounds_between_hosts(const any_schedule& s, const host_map& h
     return text.empty() ? "none" : text;
 }
 
-template <int>
-std::string explanation(const rank_context& self, collective what, std::size_t bytes, bool reproducible) {
+inline std::string explanation(const rank_context& self, collective what, std::size_t bytes, bool reproducible) {
     const candidates list = all_candidates_of(what);
     const demand d = demand_of(self, what, bytes, reproducible);
     const machine figures = figures_now(self);
@@ -126,20 +125,17 @@ std::string explanation(const rank_context& self, collective what, std::size_t b
     return text;
 }
 
-template <int>
-std::string_view choice(const rank_context& self, collective what, std::size_t bytes, bool reproducible) {
+inline std::string choice(const rank_context& self, collective what, std::size_t bytes, bool reproducible) {
     const prediction p = choose(self, demand_of(self, what, bytes, reproducible), all_candidates_of(what));
-    return p.of ? p.of->name : eager_name;
+    return std::string(p.of ? p.of->name : eager_name);
 }
-COLLS_INLINE model group_model(const rank_context& self) {
+inline model group_model(const rank_context& self) {
     const shared_machine m = model_of(self.backend->figures(), self.size);
     return {m.alpha, m.beta, m.gamma};
 }
 
 #ifdef COLLS_SEPARATE_SOURCE  // for units that define COLLS_SEPARATE
 template auto list_of_candidates<collective_count>(collective) -> candidates (*)();
-template std::string explanation<0>(const rank_context&, collective, std::size_t, bool);
-template std::string_view choice<0>(const rank_context&, collective, std::size_t, bool);
 #endif
 
 }  // namespace colls::inline v1::detail

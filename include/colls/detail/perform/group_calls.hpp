@@ -10,8 +10,8 @@
 
 namespace colls::inline v1::detail {
 
-COLLS_INLINE joined_group split(rank_context& self, int color, int key) { return joined(split_off(self, color, key)); }
-COLLS_INLINE joined_group shrink(rank_context& self) {
+inline joined_group split(rank_context& self, int color, int key) { return joined(split_off(self, color, key)); }
+inline joined_group shrink(rank_context& self) {
     const progress_lock mine(self);
     // This rank takes no part in calls of its other groups meanwhile: their ranks are told not to wait for it. Another
     // thread may make such calls, and nothing is told then.
@@ -35,21 +35,21 @@ COLLS_INLINE joined_group shrink(rank_context& self) {
     left->began = self.began;
     return joined(std::move(left));
 }
-COLLS_INLINE void leave_group(rank_context* self) {
-    if (self->is_foreign()) return;
+inline void leave_group(rank_context& self) {
+    if (self.is_foreign()) return;
     std::shared_ptr<rank_context> share;  // outlives the lock
-    const progress_lock mine(*self, progress_lock::quiet{});
-    share = std::move(self->held);
+    const progress_lock mine(self, progress_lock::quiet{});
+    share = std::move(self.held);
 }
-COLLS_INLINE int ranks_per_host(const rank_context& self) { return self.layout.ranks_per_host; }
-COLLS_INLINE host_map hosts_of(const rank_context& self) { return self.layout.hosts; }
-COLLS_INLINE void dump(rank_context& self) {
+inline int ranks_per_host(const rank_context& self) { return self.layout.ranks_per_host; }
+inline host_map hosts_of(const rank_context& self) { return self.layout.hosts; }
+inline void dump(rank_context& self) {
     const progress_lock mine(self, progress_lock::any_thread{});
     for (const double until = seconds_now() + self.backend->ask_for_waits(self); seconds_now() < until; sched_yield())
         self.backend->look(self, nullptr, 0);
     print_dump(self, nullptr);
 }
-COLLS_INLINE void abort_group(rank_context& self, std::string_view why) {
+inline void abort_group(rank_context& self, std::string_view why) {
     const progress_lock mine(self, progress_lock::any_thread{});
     break_group(self, errc::peer_failed, none, none,
         (error_text() << "colls: rank " << self.rank << " aborted: " << why).text());
@@ -62,7 +62,7 @@ COLLS_INLINE void abort_group(rank_context& self, std::string_view why) {
         self.backend->sleep(self);
     }
 }
-COLLS_INLINE void set_timeout(rank_context& self, double seconds, bool off) {
+inline void set_timeout(rank_context& self, double seconds, bool off) {
     const progress_lock mine(self);
     if (!(seconds > 0))
         throw error(errc::invalid_argument,
@@ -71,12 +71,6 @@ COLLS_INLINE void set_timeout(rank_context& self, double seconds, bool off) {
                 .text(),
             self.rank);
     self.env.timeout = off ? std::numeric_limits<double>::infinity() : seconds;
-}
-
-[[noreturn]] COLLS_INLINE void throw_no_group() {
-    throw error(errc::invalid_argument,
-        "colls: this communicator belongs to no group: it was default-constructed, moved from, or split off with a "
-        "negative color");
 }
 
 }  // namespace colls::inline v1::detail

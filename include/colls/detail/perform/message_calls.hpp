@@ -110,12 +110,12 @@ inline operation_state* begin_checked_message(
     return &o;
 }
 
-COLLS_INLINE operation_state* begin_message(rank_context& self, operation_kind kind, const call& c, int peer) {
+inline operation_state* begin_message(rank_context& self, operation_kind kind, const call& c, int peer) {
     const progress_lock mine(self);
     check_message(self, kind, c, peer, name_of_message(kind));
     return begin_checked_message(self, kind, c, peer, true);
 }
-COLLS_INLINE void perform_message(rank_context& self, operation_kind kind, const call& c, int peer) {
+inline void perform_message(rank_context& self, operation_kind kind, const call& c, int peer) {
     operation_state* o = nullptr;
     {
         const progress_lock mine(self);
@@ -125,7 +125,7 @@ COLLS_INLINE void perform_message(rank_context& self, operation_kind kind, const
     }
     wait_operation(self, o);
 }
-COLLS_INLINE void perform_exchange(rank_context& self, const call& sent, int to, const call& received, int from) {
+inline void perform_exchange(rank_context& self, const call& sent, int to, const call& received, int from) {
     {
         const progress_lock mine(self);
         check_message(self, operation_kind::send, sent, to, "exchange");
@@ -155,7 +155,7 @@ COLLS_INLINE void perform_exchange(rank_context& self, const call& sent, int to,
         }
     if (first) std::rethrow_exception(first);
 }
-COLLS_INLINE int probe_any(rank_context& self) {
+inline int probe_any(rank_context& self) {
     const progress_lock mine(self);
     int from = none;
     guarded(self, "probe_any", [&] {
@@ -169,7 +169,7 @@ COLLS_INLINE int probe_any(rank_context& self) {
     });
     return from;
 }
-COLLS_INLINE int perform_recv_any(rank_context& self, const call& c) {
+inline int perform_recv_any(rank_context& self, const call& c) {
     operation_state* o = nullptr;
     int from = none;
     {

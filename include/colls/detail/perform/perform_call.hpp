@@ -16,10 +16,6 @@
 
 namespace colls::inline v1::detail {
 
-COLLS_INLINE request::request() = default;
-COLLS_INLINE request::request(request&&) noexcept = default;
-COLLS_INLINE request::~request() = default;
-
 /// The execution plan of a request, checked against what its operator needs.
 inline schedule_choice resolve_schedule(rank_context& self, const request& q, bool eager) {
     const call& c = q.c;
@@ -42,7 +38,7 @@ inline schedule_choice resolve_schedule(rank_context& self, const request& q, bo
         refuse(
             "does not compute all elements by one fold expression, so their bits would depend on the count and on how "
             "data are cut into calls, which colls::reproducible forbids: take direct, or colls::reproducible alone");
-    return q.how.instead ? resolve(self, c, {q.how.instead, nullptr, nullptr}, eager) : p;
+    return q.how.instead ? resolve(self, c, {q.how.instead}, eager) : p;
 }
 
 /// Is this a call that the eager path may be taken for between cores of one distance, and a schedule between those of
@@ -62,7 +58,7 @@ inline bool depends_on_distance(const rank_context& self, const request& q) {
     return p.plan ? p : resolve(self, q.c, q.how, false, true);
 }
 
-COLLS_INLINE void refuse_call(rank_context& self, errc code, const char* why) {
+inline void refuse_call(rank_context& self, errc code, const char* why) {
     const progress_lock mine(self);
     tell_refusal(self, why);
     throw error(code, why, self.rank);
@@ -89,17 +85,17 @@ inline schedule_choice check(rank_context& self, request& q, bool eager, bool pe
     }
 }
 
-COLLS_INLINE void check_arguments(rank_context& self, request& q) {
+inline void check_arguments(rank_context& self, request& q) {
     const progress_lock mine(self);
     check(self, q, false);
 }
 
-COLLS_INLINE const composite_call* set_composite(rank_context& self, const composite_call* whole) {
+inline const composite_call* set_composite(rank_context& self, const composite_call* whole) {
     const composite_call* const before = self.log.part_of;
     self.log.part_of = whole;
     return before;
 }
-COLLS_INLINE void perform(rank_context& self, request& q) {
+inline void perform(rank_context& self, request& q) {
     const progress_lock mine(self);
     const schedule_choice p = q.of ? q.of->blocking : check(self, q, true, true);
     if (!q.of) change_own_contribution(self, q);

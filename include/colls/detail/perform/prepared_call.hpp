@@ -7,7 +7,7 @@
 
 namespace colls::inline v1::detail {
 
-COLLS_INLINE prepared* prepare_call(rank_context& self, request& q) {
+inline prepared* prepare_call(rank_context& self, request& q) {
     const progress_lock mine(self);
     const schedule_choice blocking = check(self, q, true), started = resolve_schedule(self, q, false);
     // A run may copy the other way than the plan chosen now: what it follows then is made here, so that no run
@@ -28,32 +28,30 @@ COLLS_INLINE prepared* prepare_call(rank_context& self, request& q) {
     make_room_in_flight(self);
     return p.get();
 }
-/// Throws invalid_argument unless the prepared call exists and may run now.
-inline prepared& expect_ready(prepared* p) {
-    if (p == nullptr) throw error(errc::invalid_argument, "colls: this plan is empty: it was moved from");
-    if (p->held.use_count() > 1)  // by an operation that it has started
+/// Throws invalid_argument unless the prepared call may run now.
+inline void expect_ready(const prepared& p) {
+    if (p.held.use_count() > 1)  // by an operation that it has started
         throw error(errc::invalid_argument,
             (error_text()
-                << "colls: rank " << p->group->rank << " in " << name_of(p->q.c.what)
+                << "colls: rank " << p.group->rank << " in " << name_of(p.q.c.what)
                 << ": the plan's operation is not over, and uses its buffers: wait for it before the next start or run")
                 .text(),
-            p->group->rank);
-    return *p;
+            p.group->rank);
 }
-COLLS_INLINE void run_prepared(prepared* p) {
-    prepared& ready = expect_ready(p);
-    perform(*ready.group, ready.q);
+inline void run_prepared(prepared& p) {
+    expect_ready(p);
+    perform(*p.group, p.q);
 }
-COLLS_INLINE operation_state* start_prepared(prepared* p) {
-    prepared& ready = expect_ready(p);
-    const progress_lock mine(*ready.group);
-    return begin_call(*ready.group, ready.q.c, ready.started, {ready.op, {}, {}}, p);
+inline operation_state* start_prepared(prepared& p) {
+    expect_ready(p);
+    const progress_lock mine(*p.group);
+    return begin_call(*p.group, p.q.c, p.started, {p.op, {}, {}}, &p);
 }
-COLLS_INLINE void drop_prepared(prepared* p) {
-    if (p == nullptr || p->group->is_foreign()) return;
-    const std::shared_ptr<rank_context> group = p->group;  // outlives the lock
+inline void drop_prepared(prepared& p) {
+    if (p.group->is_foreign()) return;
+    const std::shared_ptr<rank_context> group = p.group;  // outlives the lock
     const progress_lock mine(*group, progress_lock::quiet{});
-    const std::shared_ptr<prepared> plans = std::move(p->held);  // an operation that runs may still hold it
+    const std::shared_ptr<prepared> plans = std::move(p.held);  // an operation that runs may still hold it
 }
 
 }  // namespace colls::inline v1::detail

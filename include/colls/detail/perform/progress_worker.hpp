@@ -27,7 +27,7 @@ inline bool progress_locked(rank_context& self) {
     return true;
 }
 
-struct progress_worker {
+struct progress_worker final : held_by_program {
     explicit progress_worker(rank_context& own) : group(own.shared_from_this()), self(own) {
         if (self.is_foreign() || is_within_call(self)) refuse_progress(self);
         group_cycle& cycle = *self.operations.cycle;
@@ -50,6 +50,9 @@ struct progress_worker {
                 }
         });
     }
+    void end() override {
+        if (!self.is_foreign()) delete this;  // a forked process does not have the thread
+    }
     ~progress_worker() {
         over.store(true, std::memory_order_relaxed);
         thread.join();
@@ -62,9 +65,6 @@ struct progress_worker {
     std::atomic<bool> over{false};
     std::thread thread;
 };
-COLLS_INLINE progress_worker* start_progress(rank_context& self) { return new progress_worker(self); }
-COLLS_INLINE void stop_progress(progress_worker* w) {
-    if (!w->self.is_foreign()) delete w;  // a forked process does not have the thread
-}
+inline held_by_program* start_progress(rank_context& self) { return new progress_worker(self); }
 
 }  // namespace colls::inline v1::detail

@@ -43,14 +43,14 @@ inline operation_state* begin_call(
     o.traced_from = from;
     return hand_to_caller(self, o);
 }
-COLLS_INLINE operation_state* begin(rank_context& self, request& q) {
+inline operation_state* begin(rank_context& self, request& q) {
     const progress_lock mine(self);
     const schedule_choice p = check(self, q, false);
     std::shared_ptr<const void> op = copy_operator(q);
     change_own_contribution(self, q);
     return begin_call(self, q.c, p, {std::move(op), std::move(q.in_offsets), std::move(q.out_offsets)}, nullptr);
 }
-COLLS_INLINE bool begins_at_once(rank_context& self) {
+inline bool begins_at_once(rank_context& self) {
     const progress_lock mine(self);
     return self.backend->has_room(self);
 }
@@ -97,7 +97,7 @@ void run_on(rank_context& self, operation_state*& o, F f) {
     f();
     after.failed = false;
 }
-COLLS_INLINE void test_operation(rank_context& self, operation_state*& o) {
+inline void test_operation(rank_context& self, operation_state*& o) {
     run_on(self, o, [&] {
         guarded(self, o->site.what, [&] {
             progress(self);
@@ -105,10 +105,10 @@ COLLS_INLINE void test_operation(rank_context& self, operation_state*& o) {
         });
     });
 }
-COLLS_INLINE void wait_operation(rank_context& self, operation_state*& o) {
+inline void wait_operation(rank_context& self, operation_state*& o) {
     run_on(self, o, [&] { wait_until_done(self, *o); });
 }
-COLLS_INLINE void wait_operation_for(rank_context& self, operation_state*& o, double seconds) {
+inline void wait_operation_for(rank_context& self, operation_state*& o, double seconds) {
     const double until = seconds_now() + seconds;
     for (test_operation(self, o); o != nullptr && seconds_now() < until; test_operation(self, o)) {
         call_hooks(self);
@@ -116,7 +116,7 @@ COLLS_INLINE void wait_operation_for(rank_context& self, operation_state*& o, do
     }
 }
 
-COLLS_INLINE void finish_operation(rank_context& self, operation_state*& o, bool unwinding) noexcept {
+inline void finish_operation(rank_context& self, operation_state*& o, bool unwinding) noexcept {
     try {
         if (unwinding)
             wait_operation_for(self, o, 1);
@@ -133,18 +133,6 @@ COLLS_INLINE void finish_operation(rank_context& self, operation_state*& o, bool
         });
     } catch (...) {  // the group is broken, and every later call on it reports that
     }
-}
-
-COLLS_INLINE double pause_between_tests(double since) {
-    call_wait_hook();
-    const double now = seconds_now();
-    if (since != 0 && now - since > 3e-3) {
-        const timespec nap{0, 50'000};
-        nanosleep(&nap, nullptr);
-    } else {
-        sched_yield();
-    }
-    return since != 0 ? since : now;
 }
 
 }  // namespace colls::inline v1::detail

@@ -36,8 +36,7 @@ auto list_of_candidates(collective what) -> candidates (*)() {
 }
 
 struct chooser {
-    const any_schedule* given = nullptr;  ///< null: one of the candidates
-    candidates (*list)() = nullptr;
+    const any_schedule* given = nullptr;    ///< null: one of the candidates
     const any_schedule* instead = nullptr;  ///< runs in place of `given`, once that has been checked
     bool reproducible = false;              ///< the call has the constraint colls::reproducible
 };

@@ -21,11 +21,6 @@ struct request {
     void (*drop_op)(void*) = nullptr;           ///< destroys that copy. Both null: the operator has no state
     chooser how;
     prepared* of = nullptr;  ///< the persistent call that it belongs to, checked once; or null
-
-    // Defined in perform_call.hpp, so that units that make calls do not compile them.
-    request();
-    request(request&&) noexcept;
-    ~request();
 };
 
 }  // namespace colls::inline v1::detail

@@ -32,17 +32,17 @@ public:
     }
     /// Of a message.
     buffer_packer(communicator& comm, std::string_view name)
-        : self_(comm.context()), rank_(comm.rank()), ranks_(comm.size()), name_(name) {}
+        : handle_(comm.handle()), rank_(comm.rank()), ranks_(comm.size()), name_(name) {}
     /// The call is the variant with counts.
     void is_of_counts() { suffix_ = "_v"; }
 
-    rank_context& context() const { return self_; }
+    const rank_handle& handle() const { return handle_; }
     int rank() const { return rank_; }
     [[noreturn]] [[gnu::cold]] void refuse(const error_text& why) const {
         error_text text;
         text << "colls: rank " << rank_ << " in " << name_ << suffix_ << ": " << why.text();
         if (!is_collective_) throw error(errc::invalid_argument, text.text(), rank_);
-        refuse_call(self_, errc::invalid_argument, text.text());
+        refuse_call(handle_, errc::invalid_argument, text.text());
     }
 
     /// Where the elements of the buffer do not lie in a row, makes memory in which they do, and lets the call take
@@ -60,7 +60,7 @@ public:
             if (!parts.empty()) b.data += lies.offset() + parts[0].first;
             return;
         }
-        made.emplace(self_, b.data, std::move(lies), std::move(parts), taken);
+        made.emplace(handle_, b.data, std::move(lies), std::move(parts), taken);
         b.data = made->data();
     }
 
@@ -139,7 +139,7 @@ private:
         return taken;
     }
 
-    rank_context& self_;
+    const rank_handle handle_;
     const int rank_, ranks_;
     const std::string_view name_;
     const char* suffix_ = "";

@@ -77,7 +77,7 @@ public:
     template <class Mode>
     typename Mode::result run() {
         set_schedule();
-        return Mode::run(packer_.context(), q_);
+        return Mode::run(packer_.handle(), q_);
     }
 
     /// A call by op::exact, which is several calls.
@@ -173,8 +173,6 @@ private:
             const candidate& c = how_.schedule.empty() ? direct_candidate() : candidate_of_name();
             const bool depends_on_order = q_.c.op && (!q_.c.op->commutative || q_.how.reproducible);
             q_.how.given = depends_on_order ? proven_schedule(c) : &c.schedule;
-        } else {
-            q_.how.list = list_of_candidates(q_.c.what);
         }
         // Rotation to another root would break the order of ranks: a fold at the root itself keeps it.
         if (q_.how.given && q_.c.what == collective::reduce && !q_.c.op->commutative && q_.c.root != 0)
@@ -260,7 +258,7 @@ typename Mode::result dynamic_call(communicator& comm, const dynamic_arguments<>
 }
 template <class Mode>
 typename Mode::result dynamic_message(communicator& comm, bool sends, const dynamic::const_buffer& data, int peer) {
-    return Mode::run_message(comm.context(), sends ? operation_kind::send : operation_kind::recv,
+    return Mode::run_message(comm.handle(), sends ? operation_kind::send : operation_kind::recv,
         dynamic_request::message_of(comm, sends ? "send" : "recv", data, sends), peer);
 }
 
@@ -281,11 +279,11 @@ COLLS_INLINE reduction reduction::function(vector_function f, void* context, boo
 COLLS_INLINE std::string_view reduction::name() const { return *colls::detail::dynamic_request::name_of(*this).text; }
 
 COLLS_INLINE int recv_any(communicator& comm, buffer data) {
-    return colls::detail::perform_recv_any(
+    return comm.handle().by->perform_recv_any(
         comm.context(), colls::detail::dynamic_request::message_of(comm, "recv_any", data, false));
 }
 COLLS_INLINE void exchange(communicator& comm, const_buffer sent, int to, buffer received, int from) {
-    colls::detail::perform_exchange(comm.context(),
+    comm.handle().by->perform_exchange(comm.context(),
         colls::detail::dynamic_request::message_of(comm, "exchange", sent, true), to,
         colls::detail::dynamic_request::message_of(comm, "exchange", received, false), from);
 }

@@ -20,14 +20,14 @@ struct sequence_part {
 /// outlive it.
 class packed_buffer {
 public:
-    packed_buffer(
-        rank_context& self, std::byte* user, element_sequence&& lies, list<sequence_part>&& parts, std::size_t bytes)
-        : self_(self), user_(user), lies_(std::move(lies)), parts_(std::move(parts)), kept_(bytes) {
-        packed_ = take_kept(self, kept_);
+    packed_buffer(const rank_handle& rank, std::byte* user, element_sequence&& lies, list<sequence_part>&& parts,
+        std::size_t bytes)
+        : rank_(rank), user_(user), lies_(std::move(lies)), parts_(std::move(parts)), kept_(bytes) {
+        packed_ = rank.by->take_kept(*rank.self, kept_);
     }
     packed_buffer(const packed_buffer&) = delete;
     packed_buffer& operator=(const packed_buffer&) = delete;
-    ~packed_buffer() { give_kept(self_, packed_, kept_); }
+    ~packed_buffer() { rank_.by->give_kept(*rank_.self, packed_, kept_); }
 
     std::byte* data() { return packed_; }
     void pack() { copy<true>(); }
@@ -42,7 +42,7 @@ private:
             at += part.bytes;
         }
     }
-    rank_context& self_;
+    const rank_handle rank_;
     std::byte* user_;
     element_sequence lies_;
     list<sequence_part> parts_;

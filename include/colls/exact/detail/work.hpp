@@ -31,7 +31,7 @@ template <class T>
 class exact_call_scope {
 public:
     exact_call_scope(communicator& comm, collective what, std::size_t count, int root = 0)
-        : self_(comm.context()),
+        : rank_(comm.handle()),
           whole_{.name = name_of(what),
               .what = what,
               .count = count,
@@ -40,13 +40,13 @@ public:
               .root = root,
               .hash = hash_mix(hash_mix(name_of_type<T>.hash, count),
                   hash_mix(name_of_type<exact_t>.hash, static_cast<std::uint64_t>(root)))},
-          before_(set_composite(self_, &whole_)) {}
-    ~exact_call_scope() { set_composite(self_, before_); }
+          before_(rank_.by->set_composite(*rank_.self, &whole_)) {}
+    ~exact_call_scope() { rank_.by->set_composite(*rank_.self, before_); }
     exact_call_scope(const exact_call_scope&) = delete;
     exact_call_scope& operator=(const exact_call_scope&) = delete;
 
 private:
-    rank_context& self_;
+    const rank_handle rank_;
     const composite_call whole_;
     const composite_call* before_;
 };
