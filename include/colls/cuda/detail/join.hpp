@@ -403,8 +403,8 @@ private:
             const v1::detail::group_maker make = v1::detail::bootstrap_of_program.load(std::memory_order_relaxed);
             if (make == nullptr)
                 throw error(errc::unsupported,
-                    "its ranks are on several hosts, and the program includes neither colls/world.hpp nor "
-                    "colls/bootstrap.hpp, which the proxies take to connect: include one",
+                    "its ranks are on several hosts, and the program calls neither colls::world() nor "
+                    "colls::bootstrap(), which bring what the proxies take to connect: form the host's group by one",
                     rank_);
         });
         exchange();

@@ -97,6 +97,7 @@ struct member_address {
 [[gnu::cold]] COLLS_INLINE communicator bootstrap(
     int rank, int size, member_exchange& exchange, const bootstrap_options& how) {
     using namespace detail;
+    bring_bootstrap();
     if (size < 1 || rank < 0 || rank >= size)
         throw error(errc::invalid_argument,
             error_text() << "colls: rank " << rank << " is out of range for a group of " << size << " ranks");
@@ -123,12 +124,5 @@ COLLS_INLINE communicator bootstrap(
     detail::exchange_over_store exchange(store, name, rank, size);
     return bootstrap(rank, size, exchange, how);
 }
-
-namespace detail {
-inline const bool bootstrap_is_there =
-    (bootstrap_of_program.store(
-         [](int rank, int size, member_exchange& x) { return bootstrap(rank, size, x); }, std::memory_order_relaxed),
-        true);
-}  // namespace detail
 
 }  // namespace colls::inline v1

@@ -4,6 +4,7 @@
 
 #include <colls/bootstrap/detail/launch.hpp>
 #include <colls/bootstrap/detail/rendezvous.hpp>
+#include <colls/detail/run/apart.hpp>
 #include <colls/detail/run/host_group.hpp>
 
 #include <algorithm>
@@ -77,6 +78,7 @@ namespace detail {
 }  // namespace detail
 
 COLLS_INLINE communicator world(const launch& l) {
+    detail::bring_bootstrap();
     const detail::environment env = detail::environment::read();
     processes::detail::dump_on_signal();
     communicator comm = detail::group_of(detail::meet(l, env.timeout), env, l.source);
