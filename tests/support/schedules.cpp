@@ -1,7 +1,7 @@
 // The list of schedules, compiled once for all tests.
 #include "schedules.hpp"
 
-#include <colls/detail/choose/parted_broadcast.hpp>
+#include <colls/detail/choose/choose.hpp>
 
 #include <cstddef>
 #include <utility>
