@@ -125,4 +125,15 @@ COLLS_INLINE communicator bootstrap(
     return bootstrap(rank, size, exchange, how);
 }
 
+namespace detail {
+/// Not an initialiser of the pointer: each unit that includes this would compile the network, which takes ten seconds.
+COLLS_INLINE void bring_bootstrap() {
+    bootstrap_of_program.store(
+        [](int rank, int size, member_exchange& x) { return bootstrap(rank, size, x); }, std::memory_order_relaxed);
+}
+#ifdef COLLS_SEPARATE_SOURCE
+inline const bool bootstrap_is_there = (bring_bootstrap(), true);
+#endif
+}  // namespace detail
+
 }  // namespace colls::inline v1
