@@ -1,4 +1,4 @@
-// Messages (colls/detail/execute/point_to_point.hpp) under the interleavings of their ranks.
+// Messages (colls/detail/execute/memory_message.hpp) under the interleavings of their ranks.
 #pragma once
 
 #include "scheduler.hpp"

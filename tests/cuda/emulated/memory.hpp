@@ -17,7 +17,7 @@ enum class memory_kind {
     multicast,
 };
 
-struct cell;  // what the machine knows about the accesses to 16 bytes: races.hpp
+struct cell;  // what the machine knows about the accesses to 16 bytes: ordering.hpp
 
 struct allocation {
     std::uintptr_t address = 0;

@@ -12,7 +12,7 @@
 
 namespace colls::inline v1::cuda::detail {
 
-/// What folds of T are computed in. Small floats: float; see device_types.hpp for CUDA's own.
+/// What folds of T are computed in. Small floats: float; see native_floats.hpp for CUDA's own.
 template <class T>
 struct fold_type {
     using type = T;

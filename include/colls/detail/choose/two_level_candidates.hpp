@@ -95,7 +95,7 @@ candidates host_hierarchy_candidates(collective what, host_map hosts, int root, 
     return all.back().list();
 }
 
-/// For rank_context::two_levels: hierarchical where hosts have equally many consecutive ranks, else host_hierarchy.
+/// For host_layout::two_levels: hierarchical where hosts have equally many consecutive ranks, else host_hierarchy.
 inline candidates two_level_candidates_on(collective what, int ranks_per_host, host_map hosts, int root) {
     if (ranks_per_host == 0)
         return host_hierarchy_candidates(what, hosts, root, std::make_integer_sequence<int, collective_count>{});

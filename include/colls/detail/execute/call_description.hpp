@@ -30,7 +30,7 @@ namespace colls::inline v1::detail {
     }
 }
 
-/// Remembers the call that has just been signed (rank_context::sign), for errors about calls that do not match.
+/// Remembers the call that has just been made, for errors about calls that do not match.
 inline void record_call(rank_context& self, const call& c, std::string_view schedule, bool own_lengths) {
     call_record& r = self.log.latest();
     r.type = c.type;

@@ -108,7 +108,7 @@ private:
     bool copy(const instruction& i);
     bool copy_twice(const instruction& i, std::byte* staged, const std::byte* from, std::size_t bytes);
     bool fold(const instruction& i);
-    // Single copies: single_copy.hpp.
+    // Single copies.
     bool is_in_other_process(const rank_buffers& b, const location& l) const {
         return rank_of(l.rank) != self_.rank &&
                !(l.where == buffer_kind::scratch || (l.where == buffer_kind::input ? b.in_reached : b.out_reached));

@@ -21,7 +21,7 @@ inline constexpr std::size_t line = 128;
 
 /// One rank's part in one operation: how far it is, and where its buffers are: one cache line, for it travels at every
 /// entry. The fields behind `progress` are written before the entry is published (release) and constant until the
-/// operation is over. Addresses are told relative to the memory that the ranks share: see rank_context::told.
+/// operation is over. Addresses are told relative to the memory that the ranks share: see shared_access.
 struct alignas(line) operation_line {
     std::atomic<std::uint64_t> progress;  // (sequence + 1) << 24 | value
     std::uint64_t fingerprint;
