@@ -8,6 +8,7 @@
 #include <colls/detail/execute/memory_message.hpp>
 #include <colls/detail/group/group_memory.hpp>
 #include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/perform/engine.hpp>
 
 #include <cstring>
 #include <memory>
