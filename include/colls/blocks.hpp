@@ -1,37 +1,10 @@
 // Where each block lies in a buffer that has a block for each rank.
 #pragma once
 
-#include <colls/error.hpp>
+#include <colls/detail/support/balanced.hpp>
 
 #include <cstddef>
 #include <type_traits>
-
-namespace colls::inline v1::detail {
-
-struct extent {
-    std::size_t first = 0, count = 0;
-};
-
-/// Part i of `parts` of a range: sizes differ by at most one, the longer ones first. An executor asks several times a
-/// call; a division takes longer than a shift, and most numbers of ranks are powers of two.
-constexpr extent balanced(std::size_t count, std::size_t parts, std::size_t i) {
-    const bool shifts = (parts & (parts - 1)) == 0;
-    const std::size_t q = shifts ? count >> __builtin_ctzll(parts) : count / parts, r = count - q * parts;
-    return {i * q + (i < r ? i : r), q + (i < r ? 1 : 0)};
-}
-
-/// Throws that there is no block r of n.
-[[noreturn, gnu::cold]] inline void throw_no_block(int n, int r) {
-    error_text text;
-    text << "colls: block_of: ";
-    if (n < 1)
-        text << "a buffer cannot be cut into " << n << " blocks";
-    else
-        text << "block " << r << " is out of range: there are blocks 0 to " << n - 1;
-    throw error(errc::invalid_argument, text);
-}
-
-}  // namespace colls::inline v1::detail
 
 namespace colls::inline v1 {
 

@@ -2,35 +2,13 @@
 // that the library calls while a rank waits.
 #pragma once
 
+#include <colls/detail/call/joint_wait.hpp>
 #include <colls/detail/perform/interface.hpp>
 #include <colls/detail/support/wait_hook.hpp>
 #include <colls/step.hpp>
 
 #include <exception>
 #include <type_traits>
-
-namespace colls::inline v1::detail {
-
-/// Waits for one operation after the other, and keeps the first error.
-class joint_wait {
-public:
-    template <class Operation>
-    void wait(Operation& o) {
-        try {
-            o.wait();
-        } catch (...) {
-            if (!first_) first_ = std::current_exception();
-        }
-    }
-    void rethrow() const {
-        if (first_) std::rethrow_exception(first_);
-    }
-
-private:
-    std::exception_ptr first_;
-};
-
-}  // namespace colls::inline v1::detail
 
 namespace colls::inline v1 {
 

@@ -6,27 +6,11 @@
 #pragma once
 
 #include <colls/detail/schedule/precondition.hpp>
+#include <colls/detail/schedule/schedule_members.hpp>
 #include <colls/step.hpp>
 
 #include <concepts>
 #include <type_traits>
-
-namespace colls::inline v1::detail {
-
-template <class S>
-concept steps_without_port = requires(const S& s, int i) {
-    { s.at(i, i, i) } -> std::same_as<step>;
-};
-template <class S>
-concept steps_with_port = requires(const S& s, int i) {
-    { s.at(i, i, i, i) } -> std::same_as<step>;
-};
-template <class S>
-concept counts_rounds = requires(const S& s, int n) {
-    { s.rounds(n) } -> std::convertible_to<int>;
-};
-
-}  // namespace colls::inline v1::detail
 
 namespace colls::inline v1 {
 
