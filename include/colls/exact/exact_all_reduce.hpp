@@ -29,7 +29,7 @@
 namespace colls::inline v1 {
 
 /// An all_reduce with colls::exact that keeps its memory from call to call: of at most 2^18 elements, or 9 bytes
-/// (double: 18) for each of so many.
+/// (double: 18) for each of this many.
 template <class T, class Schedule = automatic>
 class exact_all_reduce {
     static_assert(

@@ -14,7 +14,7 @@ namespace colls::inline v1::extend {
 std::size_t control_bytes(int size);
 /// Has that rank left the group whose memory this is?
 bool has_left(std::byte* control, int size, int rank);
-/// Has it completed so many operations of that group?
+/// Has it completed this many operations of that group?
 bool has_completed(std::byte* control, int size, int rank, std::uint64_t operations);
 
 /// The communicator of rank `rank` of a group of `size` ranks. Not collective: each rank calls it with its own member.

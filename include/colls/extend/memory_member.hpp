@@ -56,7 +56,7 @@ public:
     virtual std::byte* allocate(std::size_t bytes) = 0;
     /// Takes back what `allocate` returned for as many bytes.
     virtual void deallocate(std::byte* at, std::size_t bytes) noexcept = 0;
-    /// The same, but other ranks may still read it: until each of them has_completed() so many operations, or
+    /// The same, but other ranks may still read it: until each of them has_completed() this many operations, or
     /// has_left(), or is dead. This rank is about to leave. By default it is never allocated again.
     virtual void deallocate_after(std::byte* /*at*/, std::size_t /*bytes*/, std::uint64_t /*operations*/) {}
     /// Memory that was allocated is about to be used as a whole: asks the system for its pages, where that is of use.

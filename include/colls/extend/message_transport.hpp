@@ -109,7 +109,7 @@ public:
 
     /// Moves what can be moved without waiting. Reports to the listener come from here.
     virtual void progress() = 0;
-    /// Sleeps until something may have arrived or left, for at most so many seconds.
+    /// Sleeps until something may have arrived or left, for at most this many seconds.
     virtual void idle(double seconds) = 0;
 
     /// Implemented by the library. From within its functions it calls `tell` and `tell_all`, of this transport and of

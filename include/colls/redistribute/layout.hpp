@@ -96,7 +96,7 @@ struct layout {
         l.replicas *= times;
         return l;
     }
-    /// The same with so many rows for each block of rows: a size for each, partition::most_given at most, that add up
+    /// The same with this many rows for each block of rows: a size for each, partition::most_given at most, that add up
     /// to the rows of the matrix. `sizes`: a range of integers.
     template <class Sizes>
     constexpr layout with_row_sizes(const Sizes& sizes) const {
@@ -111,7 +111,7 @@ struct layout {
         cut(l.rows, sizes);
         return l;
     }
-    /// The same with so many columns for each block of columns.
+    /// The same with this many columns for each block of columns.
     template <class Sizes>
     constexpr layout with_column_sizes(const Sizes& sizes) const {
         layout l = *this;

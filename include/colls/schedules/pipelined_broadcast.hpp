@@ -10,7 +10,7 @@ namespace colls::inline v1 {
 ///
 ///   implements    broadcast; derived: reduce, all_reduce, barrier
 ///   group sizes   any
-///   rounds        segments + ceil(log2 n) - 1, the fewest for so many blocks (all_reduce twice as many)
+///   rounds        segments + ceil(log2 n) - 1, the fewest for this many blocks (all_reduce twice as many)
 ///   blocks sent   at most one a round by each rank, on one port; each rank but the root receives every block once
 ///   scratch       reduce: a few partial results (n = 64: 2)
 ///   order         not rank order: commutative operators

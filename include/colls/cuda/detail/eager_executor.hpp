@@ -10,12 +10,12 @@
 
 namespace colls::inline v1::cuda::detail {
 
-/// Does an eager all_reduce of n ranks and so many bytes take two hops? Each rank sends 2 S (n - 1) / n bytes in them
+/// Does an eager all_reduce of n ranks and this many bytes take two hops? Each rank sends 2 S (n - 1) / n bytes in them
 /// instead of S (n - 1), and waits once more, for as long as about 256 KB take.
 constexpr bool takes_two_hops(std::uint64_t bytes, int n) {
     return n > 2 && bytes / static_cast<std::uint64_t>(n) * static_cast<std::uint64_t>((n - 1) * (n - 2)) > 256 << 10;
 }
-/// Bytes that a rank sends each other one in all hops, of a call with so many in one hop.
+/// Bytes that a rank sends each other one in all hops, of a call with this many in one hop.
 constexpr std::uint64_t eager_message(std::uint64_t bytes, int n, int hops) {
     const auto parts = static_cast<std::uint64_t>(n);
     return hops == 1 ? bytes : divided(bytes + parts - 1, parts).whole * 2;

@@ -90,7 +90,7 @@ struct far_memory {
     COLLS_HOST_DEVICE std::byte* shadow(int rank) const {
         return base + static_cast<std::uint64_t>(rank) * far_layout::shadow_bytes;
     }
-    /// Posts of the channel so far: written by its kernels. The proxy has begun and ended so many.
+    /// Posts of the channel so far: written by its kernels. The proxy has begun and ended this many.
     COLLS_HOST_DEVICE std::uint64_t* posted(int channel) const {
         return reinterpret_cast<std::uint64_t*>(of_channel(channel));
     }

@@ -79,7 +79,7 @@ constexpr std::uint64_t chunks_needed(std::uint64_t longest, std::uint64_t slice
 constexpr std::uint64_t slot_bytes(std::uint64_t chunk, std::uint64_t element) {
     return ((chunk + quantum) * element + 127) / 128 * 128;
 }
-/// The longest chunk, in elements, whose slot has at most so many bytes; 0: none has.
+/// The longest chunk, in elements, whose slot has at most this many bytes; 0: none has.
 constexpr std::uint64_t chunk_within(std::uint64_t bytes, std::uint64_t element) {
     const std::uint64_t quanta = bytes / 128 * 128 / element / quantum;
     return quanta < 2 ? 0 : (quanta - 1) * quantum;

@@ -36,7 +36,7 @@ struct alignas(128) channel_state {
 /// A piece of a message between two ranks.
 struct offered_piece {
     std::uint64_t whole, bytes;  ///< of the message, of the piece
-    shared_address at;           ///< hidden: so many bytes after the beginning of the sender's scratch memory
+    shared_address at;           ///< hidden: this many bytes after the beginning of the sender's scratch memory
 };
 
 /// What one rank of this host writes for another on a channel, in the memory of that other one, for messages between
@@ -79,7 +79,7 @@ struct workspace_layout {
     constexpr std::uint64_t bytes() const {
         return scratch_begin() + static_cast<std::uint64_t>(channels) * scratch_bytes;
     }
-    /// eager_bytes, where the eager slots of a channel take so many bytes.
+    /// eager_bytes, where the eager slots of a channel take this many bytes.
     static constexpr std::uint64_t eager_bytes_of(std::uint64_t bytes, int ranks) {
         const std::uint64_t slot = bytes / 2 / static_cast<std::uint64_t>(ranks) / 128 * 128;
         return slot == 0 ? 0 : (slot - 16) / 2 / 8 * 8;

@@ -17,7 +17,8 @@
 
 namespace colls::inline v1::detail {
 
-/// hierarchical<direct, circulant<>> of a collective, for hosts of so many ranks: made when first asked for, and kept.
+/// hierarchical<direct, circulant<>> of a collective, for hosts of this many ranks: made when first asked for, and
+/// kept.
 template <int... C>
 const candidate* two_level_candidate(collective what, int ranks_per_host, std::integer_sequence<int, C...>) {
     struct known {

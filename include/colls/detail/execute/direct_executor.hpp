@@ -274,7 +274,7 @@ inline void direct_executor::lay_out(const execution_plan& plan) {
     layout_.slot_bytes = padded((is_staged && layout_.count < longest ? layout_.count : longest) * c.element);
 }
 
-/// Are pushes of a buffer of so many bytes streamed?
+/// Are pushes of a buffer of this many bytes streamed?
 inline bool direct_executor::streams_from(std::size_t whole) const {
     const bool unknown = is_owned_and_rooted() || arguments.ragged;  // whether the ranks are near
     if (arguments.what == collective::all_reduce && near_ && !self_.crowded &&

@@ -31,8 +31,8 @@ public:
         return m.alpha < m.near_below;
     }
 
-    /// The eager path takes no samples. Of the calls that it may be taken for and that would post so many bytes, one of
-    /// these runs by a schedule instead, and takes one.
+    /// The eager path takes no samples. Of the calls that it may be taken for and that would post this many bytes, one
+    /// of these runs by a schedule instead, and takes one.
     static constexpr std::uint64_t eager_calls_for_sample = 128;
     static constexpr std::size_t eager_bytes_for_sample = 1024;
 
@@ -52,7 +52,7 @@ public:
             answer(self, sequence);
     }
 
-    /// What a sample of so many seconds, one way, changes. (Apart, for tests.)
+    /// What a sample of this many seconds, one way, changes. (Apart, for tests.)
     static void take_sample(rank_context& self, std::uint64_t sequence, double seconds) {
         if (seconds > 2e-6) return;  // no answer, or a rank was preempted
         int& votes = self.eager.near_votes;

@@ -104,7 +104,7 @@ protected:
         }
         return longest_part(longest);
     }
-    /// Elements of the longest unit of a block of so many elements.
+    /// Elements of the longest unit of a block of this many elements.
     std::size_t longest_part(std::size_t block) const {
         return balanced(block, static_cast<std::size_t>(plan_->fewest_parts), 0).count;
     }

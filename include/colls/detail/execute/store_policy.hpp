@@ -22,7 +22,7 @@ struct store_policy {
     // Ranks whose cores are near, below the size at which the buffers of all ranks no longer fit the caches:
     /// Copies are pulled.
     static constexpr std::size_t pull_below = std::size_t{8} << 20;
-    /// Below this size the result of an all_reduce is streamed, unless it is in place: so many lines, which the
+    /// Below this size the result of an all_reduce is streamed, unless it is in place: this many lines, which the
     /// receiver has read, are taken away from it faster than they are fetched for a plain store.
     static constexpr std::size_t stream_result_below = std::size_t{640} << 10;
     /// From this size on, all pushes are streamed.

@@ -57,7 +57,7 @@ public:
     /// For the program. A shrink withdraws it from ranks that it leaves out.
     virtual std::byte* take_for_program(std::size_t bytes) { return take(bytes); }
     virtual void give(std::byte* at, std::size_t bytes) noexcept = 0;
-    /// The same once every other rank has completed so many operations, or has left.
+    /// The same once every other rank has completed this many operations, or has left.
     virtual void give_after(std::byte* at, std::size_t bytes, std::uint64_t /*operations*/) { give(at, bytes); }
     /// Asks the system for the pages of memory that was taken: at once, they cost less than a fault for each.
     virtual void populate(std::byte* /*at*/, std::size_t /*bytes*/) {}

@@ -93,7 +93,7 @@ inline constexpr std::string_view call_parts[] = {
     to.text.store(text);
     to.number.store(number + 1, std::memory_order_release);
 }
-/// The number of the first call, of so many, that is published.
+/// The number of the first call, of this many, that is published.
 constexpr std::uint64_t first_told(std::uint64_t calls) {
     return calls > told_call::kept ? calls - told_call::kept : 0;
 }

@@ -25,7 +25,7 @@ public:
     };
     // A spin is a pause of 15 to 70 ns where ranks share memory; of messages it is a look into the system.
     static constexpr bounds of_memory{256, 2000, 3e-3}, of_messages{1, 256, 1e-3};
-    /// A yield that takes so many seconds has given the core to another program. While that goes on, ranks sleep
+    /// A yield that takes this many seconds has given the core to another program. While that goes on, ranks sleep
     /// instead, in short waits, too: the system runs a rank soon after it wakes, but not soon after it has yielded.
     static constexpr double core_lost = 1e-3;
     static constexpr unsigned first_sleeps = 8, most_sleeps = 4096;  ///< after such a yield; doubled with each
@@ -113,8 +113,8 @@ public:
         sleeps_ = sleeps_next_;
         if (sleeps_next_ < most_sleeps) sleeps_next_ *= 2;
     }
-    /// A wait of so many spins, and then yields and sleeps, is over. The next ones may spin four times as long as waits
-    /// lately took, as long as that is within bounds.
+    /// A wait of this many spins, and then yields and sleeps, is over. The next ones may spin four times as long as
+    /// waits lately took, as long as that is within bounds.
     void over(unsigned spun, unsigned yields) {
         if (crowded_ || shares_core_) return;
         unsigned wanted = spins_;

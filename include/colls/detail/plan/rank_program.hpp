@@ -41,7 +41,7 @@ struct instruction {
     int round = 0;  ///< of the schedule; behind its last round: the number of rounds
     int first = 0;  ///< the operands are [first, first + count) of the program's
     int count = 0;
-    int pushes = 0;   ///< fold, copy: so many instructions that follow copy its result, or its source, too
+    int pushes = 0;   ///< fold, copy: this many instructions that follow copy its result, or its source, too
     int channel = 0;  ///< send, receive: which of the program's peers `peer` is
     location to{};    ///< copy, fold
 };

@@ -30,7 +30,7 @@ public:
 
     /// Notes which slots the round sends and receives.
     void begin_round(int round);
-    /// The slot's data lie at `to` from the end of the round on, and hold so many contributions.
+    /// The slot's data lie at `to` from the end of the round on, and hold this many contributions.
     void move(int rank, int slot, const location& to, int contributions) {
         changes_.push_back({rank, slot, to, contributions});
     }
@@ -55,7 +55,7 @@ private:
         location to;
         int contributions;
     };
-    // The scratch slots of a rank. `writer` could not take the first `seen` of those that are free, after so many
+    // The scratch slots of a rank. `writer` could not take the first `seen` of those that are free, after this many
     // waits.
     struct scratch_slots {
         list<int> free;

@@ -72,7 +72,7 @@ public:
         }
         return n;
     }
-    /// Drops so many bytes at the front.
+    /// Drops this many bytes at the front.
     void skip(std::uint64_t bytes) {
         use(bytes, [](const piece&, std::size_t) {});
     }
@@ -86,7 +86,7 @@ public:
             to += part;
         });
     }
-    /// Copies so many bytes of the pieces to `to`.
+    /// Copies this many bytes of the pieces to `to`.
     void peek(std::byte* to, std::size_t bytes) {
         for (std::size_t i = 0; bytes > 0; ++i) {
             const std::size_t part = bytes < pieces_[i].bytes ? bytes : pieces_[i].bytes;

@@ -37,7 +37,7 @@ struct lane_format : number_format<T> {
     static constexpr int width = 43;
     /// So many ranks fit.
     static constexpr int most_ranks = 1 << 20;
-    /// The sums of so many ranks have fewer than 2^51 units: they convert to double by a sum.
+    /// The sums of this many ranks have fewer than 2^51 units: they convert to double by a sum.
     static constexpr int few_ranks = 1 << (51 - width);
     /// Of a special addend: NaN, +inf, -inf.
     static constexpr std::int64_t nan_counts = 1, plus_counts = std::int64_t{1} << 21,

@@ -116,7 +116,7 @@ private:
     memory<std::int64_t> integers_;  // a lane after the other
 };
 
-/// Addends of all ranks of so many bytes together go to every rank: one call.
+/// Addends of all ranks of this many bytes together go to every rank: one call.
 inline constexpr std::size_t exact_small = std::size_t{8} << 10;
 
 /// Calls of few ranks, of `count` elements at most.
@@ -169,7 +169,7 @@ private:
 
 /// Elements that a call takes at a time, so that the integers stay in a processor's caches.
 inline constexpr std::size_t exact_chunk = std::size_t{1} << 18;
-/// Integers of so many bytes at most are all-reduced: a call less.
+/// Integers of this many bytes at most are all-reduced: a call less.
 inline constexpr std::size_t exact_short = std::size_t{16} << 10;
 
 template <class Schedule>

@@ -32,7 +32,7 @@ namespace colls::inline v1::detail {
 
 class mpi_transport final : public message_transport {
 public:
-    static constexpr std::size_t packed_bytes = 8 << 10;  ///< a message of up to so many bytes is copied
+    static constexpr std::size_t packed_bytes = 8 << 10;  ///< a message of up to this many bytes is copied
     static constexpr std::size_t part_bytes = mpi_payload::part_bytes;
 
     /// Where MPI takes tags up to `highest_tag`.

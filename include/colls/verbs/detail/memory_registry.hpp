@@ -98,7 +98,7 @@ public:
         free.pop_back();
         return at;
     }
-    /// Takes memory back that `take` has returned for so many bytes.
+    /// Takes memory back that `take` has returned for this many bytes.
     void give(std::byte* at, std::size_t bytes) noexcept {
         bytes = std::max<std::size_t>(bytes, 1);
         const std::lock_guard lock(pool_);

@@ -83,7 +83,7 @@ private:
     std::uint64_t slots_arrived_ = 0;
     fifo<placement_notice> notices_;
     std::uint64_t places_granted_ = 0;     // and not used yet
-    std::uint64_t acknowledge_until_ = 0;  // the peer waits to hear that so many messages have arrived
+    std::uint64_t acknowledge_until_ = 0;  // the peer waits to hear that this many messages have arrived
     unsigned acknowledgement_due_in_ = 0;  // the turn in which the last of them arrived
     message_header offer_{};
     bool has_offer_ = false, dropping_ = false;

@@ -23,7 +23,7 @@ public:
         root_host_ = t_ ? t_->host_of[root] : 0;
         root_place_ = t_ ? t_->place_of[root] : root;
     }
-    /// The map is for so many ranks.
+    /// The map is for this many ranks.
     constexpr bool fits() const { return t_ == nullptr || t_->ranks == n_; }
     constexpr int size(int host) const { return size_at(mod(host + root_host_, hosts)); }
     constexpr int host_of(int rank) const { return mod((t_ ? t_->host_of[rank] : 0) - root_host_, hosts); }

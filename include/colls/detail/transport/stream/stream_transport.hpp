@@ -105,7 +105,7 @@ protected:
         return true;
     }
 
-    // Reads the stream, at most so many times, and reports what has arrived.
+    // Reads the stream, at most this many times, and reports what has arrived.
     void read(Stream& s, int most) {
         for (int reads = 0;; ++reads) {
             report_arrivals(s);

@@ -121,7 +121,7 @@ public:
     /// From now on connections of the transport's group are dropped.
     void remove(tcp_connection_owner& t) {
         std::erase(transports_, &t);
-        // Only so many groups are remembered: a connection that comes later still waits as if it were early.
+        // Only this many groups are remembered: a connection that comes later still waits as if it were early.
         if (ended_groups_.size() == 2048) ended_groups_.erase(ended_groups_.begin(), ended_groups_.begin() + 1024);
         ended_groups_.push_back(t.group());
     }

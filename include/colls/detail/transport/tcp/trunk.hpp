@@ -578,7 +578,7 @@ inline void trunk::arrived(int world, const parcel& p) {
         past != ended_.end()) {
         answer_for_ended(world, p, past->second);
     } else {
-        // A stray number fills no memory: of groups that never come to be, only so many are kept.
+        // A stray number fills no memory: of groups that never come to be, only this many are kept.
         if (early_.size() == most_early_groups && !early_.contains(p.prefix.group)) early_.erase(early_.begin());
         early_[p.prefix.group].emplace_back(world, p);
     }
