@@ -26,24 +26,26 @@ public:
     ///
     /// Throws invalid_argument where they are longer together than any memory.
     packed_spans(communicator& comm, std::vector<std::span<T>> parts) : parts_(std::move(parts)) {
-        T* begin = nullptr;
-        T* end = nullptr;
         std::size_t total = 0;
-        bool adjoin = true;
         offsets_.reserve(parts_.size());
         for (const std::span<T>& part : parts_) {
             offsets_.push_back(total);
             total = detail::capped_sum(total, part.size());
-            if (part.empty()) continue;
-            if (begin == nullptr) begin = part.data();
-            if (end != nullptr && end != part.data()) adjoin = false;
-            end = part.data() + part.size();
         }
         if (detail::capped_product(total, sizeof(T)) > detail::longest_memory)
             throw error(errc::invalid_argument,
                 "colls: packed_spans: the spans are longer together than 2^63 bytes: a length has overflowed or is "
                 "negative",
                 comm.rank());
+        T* begin = nullptr;
+        T* end = nullptr;
+        bool adjoin = true;
+        for (const std::span<T>& part : parts_) {
+            if (part.empty()) continue;
+            if (begin == nullptr) begin = part.data();
+            if (end != nullptr && end != part.data()) adjoin = false;
+            end = part.data() + part.size();
+        }
         if (!adjoin) begin = buffer_.emplace(comm.template allocate<T>(total)).data();
         whole_ = {begin, total};
     }
