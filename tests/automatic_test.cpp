@@ -137,7 +137,7 @@ TEST_CASE("explain: each row has the figures of its schedule, and a chunk where 
 }
 
 TEST_CASE("COLLS_SCHEDULE: takes the named family where it supports the group, with right results", "[automatic]") {
-    for (const std::string_view name : colls::detail::known_names) {
+    for (const std::string_view name : colls::detail::known_names()) {
         const setting_of forced("COLLS_SCHEDULE", std::string(name));
         for (const int n : {2, 4, 6}) {
             INFO(name << ", n " << n);

@@ -84,7 +84,7 @@ any_schedule schedule_for_call(const S& given) {
                     "colls: this operator is not known to commute, and this schedule does not keep the order of ranks; "
                     "take direct, or automatic, or mark the operator with colls::commutative(op)");
                 return any_schedule(s, table_of<made>, written_name<S>());
-            } else if constexpr (is_known_family<S> && !(constrained && reduces(C))) {
+            } else if constexpr (known_families::holds<S> && !(constrained && reduces(C))) {
                 return any_schedule(s, proven_table_of<made>, written_name<S>());
             } else {
                 return any_schedule(s, table_of<made>, written_name<S>());

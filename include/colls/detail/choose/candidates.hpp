@@ -16,12 +16,12 @@ namespace colls::inline v1::detail {
 
 template <collective C>
 candidates candidates_for() {
-    static constexpr int count = known_families.count_of<C>;
+    static constexpr int count = known_families::count_of<C>;
     static const candidate* const all = [] {
         // Never destroyed: threads may outlive main.
         auto* const list = static_cast<candidate*>(operator new(sizeof(candidate) * std::size_t{count + 1}));
         candidate* to = list;
-        known_families.for_each([&]<class Family>(const Family& family, std::string_view name) {
+        known_families::for_each([&]<class Family>(const Family& family, std::string_view name) {
             if constexpr (provides<Family, C>) {
                 const auto s = schedule_of<C>(family);
                 new (to++) candidate{name, any_schedule(s, proven_table_of<std::remove_const_t<decltype(s)>>, name),
@@ -52,7 +52,7 @@ inline counted_messages messages_between_hosts(const rank_context& self) {
 
 /// Is it a name that COLLS_SCHEDULE may give to a schedule?
 [[gnu::cold]] inline bool is_known_name(std::string_view name) {
-    for (const std::string_view known : known_names)
+    for (const std::string_view known : known_names())
         if (known == name) return true;
     return false;
 }
