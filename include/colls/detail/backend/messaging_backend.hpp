@@ -45,7 +45,6 @@ public:
         plan_by_messages();
         const bool crowded = m.crowded;
         const std::uint64_t number = m.number;
-        const int ranks_per_host = m.ranks_per_host;
         const host_map hosts = m.hosts;
         const auto b = std::make_shared<messaging_backend>(std::move(m), size);
         auto self = std::make_unique<rank_context>(rank, size, b->own_memory(size), b);
@@ -53,7 +52,6 @@ public:
         self->crowded = crowded;
         self->waits = wait_policy(crowded, true);
         self->number = number;
-        self->layout.ranks_per_host = ranks_per_host;
         self->layout.hosts = hosts;
         b->self_ = self.get();
         for (message_transport* t : {b->collectives_.get(), b->messages_.get()}) {

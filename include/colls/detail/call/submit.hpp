@@ -131,7 +131,7 @@ typename Mode::result submit(Comm& comm, typed_request<C, fine, ordered, straigh
                 return schedule_for_call<C, ordered, constrained>(schedule_value(value...));
             else if constexpr (requires(S by_levels) { by_levels.node = 0; })
                 return schedule_for_call<C, ordered, constrained>(
-                    S{.node = rank.by->ranks_per_host(*rank.self)});  // the hosts, if alike
+                    S{.node = rank.by->hosts_of(*rank.self).ranks_per_host()});  // the hosts, if alike
             else if constexpr (requires(S by_hosts) { by_hosts.hosts = host_map(), by_hosts.root = 0; })
                 return schedule_for_call<C, ordered, constrained>(
                     S{.hosts = rank.by->hosts_of(*rank.self), .root = q.c.root});

@@ -36,17 +36,18 @@ candidates candidates_for() {
 /// The candidates whose schedules know hosts, for a call with that root; none where the group does not know its hosts,
 /// or the collective has no such schedule.
 inline candidates two_level_candidates(const rank_context& self, collective what, int root) {
-    if (!self.layout.two_levels || (self.layout.ranks_per_host == 0 && !self.layout.hosts.known())) return {};
-    return self.layout.two_levels(what, self.layout.ranks_per_host, self.layout.hosts, root);
+    if (!self.layout.two_levels || !self.layout.hosts.known()) return {};
+    return self.layout.two_levels(what, self.layout.hosts, root);
 }
 /// Does the choice of a schedule depend on the root of the call? Where hosts are not alike, a schedule begins at the
 /// root's host; elsewhere it is rotated to the root.
 inline bool depends_on_root(const rank_context& self, collective what) {
-    return rooted(what) && self.layout.two_levels && self.layout.ranks_per_host == 0 && self.layout.hosts.known();
+    const host_map hosts = self.layout.hosts;
+    return rooted(what) && self.layout.two_levels && hosts.known() && hosts.ranks_per_host() == 0;
 }
 /// The messages between hosts, where the group knows its hosts; else all messages.
 inline counted_messages messages_between_hosts(const rank_context& self) {
-    if (self.layout.ranks_per_host > 0) return {.node = self.layout.ranks_per_host, .between = true};
+    if (const int each = self.layout.hosts.ranks_per_host(); each > 0) return {.node = each, .between = true};
     return {.node = 0, .between = true, .hosts = self.layout.hosts};
 }
 
