@@ -52,6 +52,21 @@ public:
 private:
     void wait_for_slot();
     void choose_copying();
+    /// How this rank enters. Others have buffers out of reach only where a group does not reach all memory.
+    enum class entry {
+        agreed,   ///< all go by the plan that the operation begins with
+        open,     ///< its buffers are within reach, and others' perhaps not: all agree on a plan once all have entered
+        bounced,  ///< its buffers are out of reach: it copies them as a whole to and from memory that is reached
+        decided   ///< its buffers are out of reach: so it knows already which plan all will agree on
+    };
+    struct entry_copies {
+        std::size_t input = 0, output = 0, table = 0;  ///< bytes of each; there are two tables
+        std::size_t bytes() const { return padded(input) + padded(output) + 2 * table; }
+    };
+    entry entry_of(const rank_buffers& own) const;
+    entry_copies copies_of(entry how) const;
+    std::byte* take_memory(std::size_t bytes, bool staged);
+    void copy_buffers(rank_buffers& own, const entry_copies& copies, std::byte* to);
     void enter();
     bool learn_count();
     bool agree();
@@ -293,11 +308,23 @@ inline bool direct_executor::is_within_reach(buffer_kind where) const {
     return p == nullptr || (c.ragged ? ragged_bytes(where) : c.count * c.element) == 0 || self_.access.has(p, 1);
 }
 
+inline direct_executor::entry direct_executor::entry_of(const rank_buffers& own) const {
+    if (own.in_reached && own.out_reached) return is_agreed() ? entry::agreed : entry::open;
+    // Where each rank knows its own counts only.
+    if (arguments.ragged && (!copies_now() || ragged_bytes(buffer_kind::input) + ragged_bytes(buffer_kind::output) <
+                                                  single_copy_policy::from))
+        return entry::bounced;
+    return entry::decided;
+}
 /// Tells the other ranks where this rank's buffers and scratch memory are.
 inline void direct_executor::enter() {
     const call& c = arguments;
-    bool in_reached = is_within_reach(buffer_kind::input), out_reached = is_within_reach(buffer_kind::output);
-    const bool reached = in_reached && out_reached, agreed = is_agreed();
+    rank_buffers& own = buffers_[self_.rank];
+    own = {sequence + 1, is_within_reach(buffer_kind::input), is_within_reach(buffer_kind::output), c.in, c.out,
+        nullptr, c.in_offsets, c.out_offsets, c.ragged ? c.own_count : c.count};
+    const entry how = entry_of(own);
+    const bool agreed = is_agreed();
+    const entry_copies copies = copies_of(how);
     // Scratch memory begins with the program's slots: as many as any plan needs that the ranks may follow.
     std::size_t slots = 0;
     const execution_plan &direct = *plan_, &other = agreed ? direct : other_plan(), *laid_out = nullptr;
@@ -308,61 +335,67 @@ inline void direct_executor::enter() {
         if (scratch_bytes() > slots) slots = scratch_bytes();
     };
     if (!agreed) make_room(other);
-    if (reached || c.ragged) make_room(direct);
-    if (plan_ != &direct) follow(direct);
-    // Next comes a copy of the input of an all_to_all in place. Where each rank knows its own counts only, buffers that
-    // are out of reach are copied as a whole, and so are the tables of offsets.
-    const std::byte* in = c.in;
-    std::byte* out = c.out;
-    const std::size_t *in_offsets = c.in_offsets, *out_offsets = c.out_offsets;
-    const std::size_t tables =
-        c.ragged && !self_.access.is_whole() ? (static_cast<std::size_t>(plan_->blocks) + 1) * sizeof(std::size_t) : 0;
-    const bool bounces = c.ragged && !reached &&
-                         (!copies_now() || ragged_bytes(buffer_kind::input) + ragged_bytes(buffer_kind::output) <
-                                               single_copy_policy::from);
-    // A rank whose own buffers are out of reach knows already what all will agree on.
-    const bool decided = !agreed && !reached && !bounces;
-    const execution_plan& follows = decided ? other : direct;
+    if (how != entry::decided) make_room(direct);
+    const execution_plan& follows = how == entry::decided ? other : direct;
     if (plan_ != &follows) follow(follows);
-    const std::size_t copied = bounces ? ragged_bytes(buffer_kind::input) : copied_input();
-    const std::size_t needed =
-        slots + padded(copied) + (bounces ? padded(ragged_bytes(buffer_kind::output)) : 0) + 2 * tables;
     // Of buffers that are out of reach peers read only what is staged.
-    const bool stages = decided && slots > 0 && follows.within == reach::scratch;
-    std::byte* scratch = stages ? take_staging(self_, sequence, needed) : nullptr;
-    leaves_early_ = scratch != nullptr;
-    if (!leaves_early_) scratch = take_scratch(needed);
-    if (stages && !leaves_early_ && !scratch_.populated) {
+    own.scratch =
+        take_memory(slots + copies.bytes(), how == entry::decided && slots > 0 && follows.within == reach::scratch);
+    copy_buffers(own, copies, own.scratch + slots);
+    operation_line& told = line_of(self_.rank);
+    told.fingerprint = fingerprint_;
+    told.in = told_buffer(own.in, own.in_reached);
+    told.out = told_buffer(own.out, own.out_reached);
+    told.scratch = self_.access.to_offset(own.scratch);
+    told.in_offsets = self_.access.to_offset(own.in_offsets);
+    told.out_offsets = self_.access.to_offset(own.out_offsets);
+    told.count = own.count;
+    const bool runs = agreed || how == entry::decided;
+    phase_ = runs ? direct_phase::running : direct_phase::agreeing;
+    told.progress.store(progress_word(0, 0), std::memory_order_release);
+    wake_sleepers(self_);
+    if (runs && laid_out != &follows) lay_out(follows);  // now, while the entry is on its way
+}
+
+/// What this rank copies to scratch memory as it enters: the input of an all_to_all in place; buffers that are bounced;
+/// where each rank knows its own counts only, the tables of offsets.
+inline direct_executor::entry_copies direct_executor::copies_of(entry how) const {
+    entry_copies copies{.input = copied_input()};
+    if (how == entry::bounced)
+        copies.input = ragged_bytes(buffer_kind::input), copies.output = ragged_bytes(buffer_kind::output);
+    if (arguments.ragged && !self_.access.is_whole())
+        copies.table = (static_cast<std::size_t>(plan_->blocks) + 1) * sizeof(std::size_t);
+    return copies;
+}
+/// `staged`: peers read it after this operation is over.
+inline std::byte* direct_executor::take_memory(std::size_t bytes, bool staged) {
+    std::byte* memory = staged ? take_staging(self_, sequence, bytes) : nullptr;
+    leaves_early_ = memory != nullptr;
+    if (leaves_early_) return memory;
+    memory = take_scratch(bytes);
+    if (staged && !scratch_.populated) {
         self_.backend->populate(scratch_.at, scratch_.bytes);
         scratch_.populated = true;
     }
-    std::byte* next = scratch + slots;
-    if (copied > 0) in = static_cast<const std::byte*>(std::memcpy(next, c.in, copied));
-    in_reached = in_reached || copied > 0 || bounces;
-    out_reached = out_reached || bounces;
-    next += padded(copied);
-    if (bounces) {
-        out = bounce_output_ = next;
-        next += padded(ragged_bytes(buffer_kind::output));
+    return memory;
+}
+/// Makes these copies, which the other ranks are told of in place of the buffers.
+inline void direct_executor::copy_buffers(rank_buffers& own, const entry_copies& copies, std::byte* to) {
+    if (copies.input > 0) {
+        own.in = static_cast<const std::byte*>(std::memcpy(to, own.in, copies.input));
+        own.in_reached = true;
+        to += padded(copies.input);
     }
-    if (tables > 0 && in_offsets) in_offsets = static_cast<const std::size_t*>(std::memcpy(next, in_offsets, tables));
-    if (tables > 0 && out_offsets)
-        out_offsets = static_cast<const std::size_t*>(std::memcpy(next + tables, out_offsets, tables));
-    operation_line& own = line_of(self_.rank);
-    own.fingerprint = fingerprint_;
-    own.in = told_buffer(in, in_reached);
-    own.out = told_buffer(out, out_reached);
-    own.scratch = self_.access.to_offset(scratch);
-    own.in_offsets = self_.access.to_offset(in_offsets);
-    own.out_offsets = self_.access.to_offset(out_offsets);
-    own.count = c.ragged ? c.own_count : c.count;
-    // This rank itself reaches its buffers wherever they are.
-    buffers_[self_.rank] = {
-        sequence + 1, in_reached, out_reached, in, out, scratch, in_offsets, out_offsets, own.count};
-    phase_ = agreed || decided ? direct_phase::running : direct_phase::agreeing;
-    own.progress.store(progress_word(0, 0), std::memory_order_release);
-    wake_sleepers(self_);
-    if ((agreed || decided) && laid_out != &follows) lay_out(follows);  // now, while the entry is on its way
+    if (copies.output > 0) {
+        own.out = bounce_output_ = to;
+        own.out_reached = true;
+        to += padded(copies.output);
+    }
+    if (copies.table == 0) return;
+    for (const std::size_t** const table : {&own.in_offsets, &own.out_offsets}) {
+        if (*table) *table = static_cast<const std::size_t*>(std::memcpy(to, *table, copies.table));
+        to += copies.table;
+    }
 }
 
 /// Once all ranks have entered: if any of them has buffers that others cannot reach, all follow the other plan.
