@@ -75,9 +75,7 @@ private:
         return choice_.staged ? *choice_.staged : out_of_reach_plan(*plan_, single_copy_pays());
     }
     bool single_copy_pays() const;
-    /// As decided for this operation. (Whether pushes and pulls follow it, near_, depends on the collective, too.)
-    bool is_near() const { return distance::is_near(self_, sequence); }
-    bool copies_now() const { return copies_at(self_, is_near()); }
+    bool copies_now() const { return copies_at(self_, near_); }
     void lay_out(const execution_plan& plan);
     bool streams_from(std::size_t whole) const;
     bool is_within_reach(buffer_kind where) const;
@@ -147,8 +145,8 @@ private:
     std::size_t exit_at_ = 0;         ///< the next of the program's exit waits
     bool leaves_early_ = false;       ///< without these waits: peers read what it has staged after it is over
     std::size_t scratch_chunks_ = 0;  ///< chunks whose scratch slots are apart; 0: all of them
-    bool adapts_ = false;             ///< how it copies depends on the distance of the ranks' cores
-    bool near_ = false;               ///< the ranks' cores are near each other (distance.hpp)
+    bool near_ = false;               ///< the ranks' cores are near each other, as decided for it (distance.hpp)
+    bool adapts_ = false;             ///< whether it pushes or pulls, and by which stores, depends on that
     /// Which stores bypass the caches: pushes, this rank's own result, copies into scratch memory.
     bool stream_pushes_ = false, stream_own_ = false, stream_staged_ = false;
     /// A bounce buffer of the output, which other ranks reach: copied to the output at the end. Null: none is needed.
@@ -234,11 +232,10 @@ inline void direct_executor::wait_for_slot() {
 /// Decides whether copies are pulled or pushed, from what all ranks know. An all_reduce pushes its result.
 inline void direct_executor::choose_copying() {
     const call& c = arguments;
-    near_ = adapts_ = false;
-    if (self_.size == 1 || c.ragged || is_owned_and_rooted()) return;
-    adapts_ = true;
-    const std::size_t whole = c.count * c.element;
     near_ = distance::is_near(self_, sequence);
+    adapts_ = self_.size > 1 && !c.ragged && !is_owned_and_rooted();
+    if (!adapts_) return;
+    const std::size_t whole = c.count * c.element;
     copying best = plan_->copies;
     if (c.what == collective::broadcast)
         best = near_ || self_.size > 2 ? copying::pulled : copying::pushed;
@@ -271,7 +268,7 @@ inline void direct_executor::lay_out(const execution_plan& plan) {
     const bool is_staged = plan.within == reach::scratch;
     stream_pushes_ = streams_from(whole);
     stream_own_ = whole >= store_policy::stream_own_from;
-    stream_staged_ = is_staged && (streams_staged(self_, is_near()) || whole >= store_policy::stream_staged_from);
+    stream_staged_ = is_staged && (streams_staged(self_, near_) || whole >= store_policy::stream_staged_from);
     const bool overlaps = is_staged && c.what == collective::broadcast && plan.blocks == 1 && !self_.crowded;
     const std::size_t staged_chunk = overlaps ? store_policy::staged_broadcast_chunk : store_policy::staged_chunk,
                       staged_chunks = overlaps ? store_policy::staged_broadcast_chunks : store_policy::staged_chunks;
@@ -291,13 +288,12 @@ inline void direct_executor::lay_out(const execution_plan& plan) {
 
 /// Are pushes of a buffer of this many bytes streamed?
 inline bool direct_executor::streams_from(std::size_t whole) const {
-    const bool unknown = is_owned_and_rooted() || arguments.ragged;  // whether the ranks are near
     if (arguments.what == collective::all_reduce && near_ && !self_.crowded &&
         whole < store_policy::stream_result_below)
         return true;
-    return whole >= (unknown || (self_.crowded && near_) ? store_policy::stream_crowded_from
-                        : near_                          ? store_policy::stream_near_from
-                                                         : store_policy::stream_far_from);
+    return whole >= (!adapts_ || (self_.crowded && near_) ? store_policy::stream_crowded_from
+                        : near_                           ? store_policy::stream_near_from
+                                                          : store_policy::stream_far_from);
 }
 
 /// Can all ranks reach this rank's input, output? A buffer that is empty they need not reach.
