@@ -241,7 +241,7 @@ TEST_CASE("mismatch: where a peer waits in a later call, this rank compares when
     std::vector<std::uint64_t> fingerprints;
     for (int i = 0; i < calls; ++i) {
         colls::broadcast<colls::direct>(twin, x, 0);
-        const colls::detail::rank_context& self = twin.context();
+        colls::detail::rank_context& self = twin.context();
         fingerprints.push_back(self.log.latest().fingerprint);
     }
     // The peer waits one call or more ahead, always in the right call but for the last time.

@@ -395,7 +395,7 @@ TEST_CASE("single copies: ordinary buffers go as is best at the distance that th
         counters& c = shared_counters();
         colls::processes::run(n, [&](colls::communicator& comm) {
             detail::rank_context& self = comm.context();
-            const bool first = detail::distance::starts_near(self);
+            const bool first = self.access.starts_near;
             mixed_calls calls(comm, c);
             numbers in(100'000), out(in.size() * static_cast<std::size_t>(n));
             for (const bool moved : {true, false, true}) {

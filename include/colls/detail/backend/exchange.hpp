@@ -40,7 +40,7 @@ inline void exchange(rank_context& self, const void* own, std::size_t bytes, voi
     static const any_schedule fixed(s, proven_table_of<std::remove_const_t<decltype(s)>>, "circulant");
     schedule_choice p = resolve(self, c, {&fixed}, false);
     p.name = "within split";
-    withdraw_refusal(self);
+    if (self.log.has_refused) tell_refusal(self, nullptr);
     const std::unique_ptr<pending> made = self.backend->make_collective(self);
     executor& o = static_cast<executor&>(*made);
     o.arguments = c;

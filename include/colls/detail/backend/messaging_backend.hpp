@@ -14,7 +14,7 @@
 #include <colls/detail/backend/split.hpp>
 #include <colls/detail/execute/message_executor.hpp>
 #include <colls/detail/group/backoff.hpp>
-#include <colls/detail/group/progress_lock.hpp>
+#include <colls/detail/group/in_call.hpp>
 #include <colls/extend/message_member.hpp>
 
 #include <cstdlib>

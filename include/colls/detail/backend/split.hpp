@@ -5,8 +5,7 @@
 #include <colls/detail/backend/exchange.hpp>
 #include <colls/detail/backend/join.hpp>
 #include <colls/detail/group/backoff.hpp>
-#include <colls/detail/group/guarded.hpp>
-#include <colls/detail/group/progress_lock.hpp>
+#include <colls/detail/group/in_call.hpp>
 #include <colls/extend/memory_member.hpp>
 
 namespace colls::inline v1::detail {
@@ -28,7 +27,7 @@ inline rank_context& hold(std::unique_ptr<rank_context> self) {
     const std::shared_ptr<rank_context> shared(self.release(), [](rank_context* last) {
         const std::shared_ptr<group_cycle> cycle = last->operations.cycle;
         const bool within = gate_lock::is_within(*cycle);
-        const gate_lock inside(within ? nullptr : cycle.get(), !within && cycle->gate.enter());
+        const gate_lock inside(within ? nullptr : cycle.get());
         end_membership(std::unique_ptr<rank_context>(last));
     });
     shared->held = shared;

@@ -13,8 +13,8 @@
 #include <colls/detail/plan/plan_size.hpp>
 #include <colls/detail/prove/examine.hpp>
 #include <colls/detail/prove/proof_size.hpp>
-#include <colls/detail/request/candidates.hpp>
 #include <colls/detail/request/known_families.hpp>
+#include <colls/detail/request/request.hpp>
 #include <colls/detail/support/tuning_file.hpp>
 #include <colls/schedules/direct.hpp>
 
@@ -101,9 +101,8 @@ inline reach reached_by(const rank_context& self) { return self.by_messages ? re
 /// Are the ranks near each other, as decided for the latest operation that this rank has begun? All ranks that make the
 /// same calls agree on it.
 inline bool near_so_far(const rank_context& self) {
-    const machine& m = self.backend->figures();
     return self.direct.count > 0 && !self.by_messages ? distance::is_near(self, self.direct.count - 1)
-                                                      : m.alpha < m.near_below;
+                                                      : self.access.starts_near;
 }
 /// The figures of the machine; where the distance of the cores has changed since they were measured, with a usual time
 /// of a line, and with the bytes' time as it changes with the distance.
@@ -258,7 +257,7 @@ inline schedule_choice resolve_given(rank_context& self, collective what, const 
 }
 
 /// Do not all ranks know the size? Then no rank may choose by it.
-inline bool is_unsized(const call& c) { return c.ragged || (owned(c.what) && rooted(c.what)); }
+inline bool is_unsized(const call& c) { return c.ragged || (traits_of(c.what).owned() && traits_of(c.what).rooted()); }
 
 /// The execution plan of a call, or none for the eager path, which may be taken if `eager`. The rank context keeps it:
 /// once there was a call of the kind there is no search among the candidates, and no lock. `telling`: a schedule
@@ -270,7 +269,7 @@ inline schedule_choice resolve(
     const std::size_t bytes = unsized ? 0 : c.count * c.element, posted = unsized ? 0 : eager_bytes(c, self.size);
     const bool in_order = c.op && !c.op->commutative;
     eager = eager && !unsized && !c.in_offsets;
-    const int root = depends_on_root(self, c.what) ? c.root : 0;
+    const int root = self.layout.two_levels != nullptr && depends_on_root(self, c.what) ? c.root : 0;
     const std::uint64_t key = size_class(bytes) | static_cast<std::uint64_t>(c.what) << 16 |
                               std::uint64_t{in_order} << 20 | std::uint64_t{unsized} << 21 |
                               std::uint64_t{eager} << 22 | std::uint64_t{posted <= eager_capacity} << 23 |

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <colls/any_schedule.hpp>
-#include <colls/detail/request/candidates.hpp>
+#include <colls/detail/request/request.hpp>
 #include <colls/schedules/circulant.hpp>
 #include <colls/schedules/direct.hpp>
 #include <colls/schedules/hierarchical.hpp>

@@ -13,7 +13,7 @@
 #include <colls/detail/group/backoff.hpp>
 #include <colls/detail/plan/plan_cache.hpp>
 #include <colls/detail/reduce/fold.hpp>
-#include <colls/detail/request/call.hpp>
+#include <colls/detail/request/request.hpp>
 #include <colls/detail/support/copy.hpp>
 #include <colls/detail/support/process_copy.hpp>
 
@@ -73,8 +73,7 @@ private:
         return reached ? self_.access.to_offset(p) : out_of_reach | reinterpret_cast<std::uintptr_t>(p);
     }
     std::byte* told_by(std::uintptr_t p) const {
-        return is_out_of_reach(p) ? reinterpret_cast<std::byte*>(p ^ out_of_reach)
-                                  : self_.access.from_offset<std::byte>(p);
+        return is_out_of_reach(p) ? reinterpret_cast<std::byte*>(p ^ out_of_reach) : self_.access.from_offset(p);
     }
     std::size_t scratch_bytes() const {
         return static_cast<std::size_t>(program_->scratch) * (scratch_chunks_ > 0 ? scratch_chunks_ : 1) *
@@ -121,11 +120,9 @@ private:
     /// except for more bytes than the caches hold, between far cores.
     bool streams_to(const rank_buffers& b) const {
         const call& c = arguments;
-        if (!stream_pushes_ || !reduces(c.what) || b.in != b.out) return stream_pushes_;
+        if (!stream_pushes_ || !traits_of(c.what).reduces() || b.in != b.out) return stream_pushes_;
         return !near_ && c.count * c.element >= store_policy::stream_in_place_far_from;
     }
-    /// Is this rank's own result of the fold streamed? A partial result is not: peers read it from this core's cache.
-    bool streams_own(const instruction& i) const { return stream_own_ && i.finish; }
     void finish();
 
     direct_phase phase_ = direct_phase::running;
@@ -200,7 +197,7 @@ inline void direct_executor::begin() {
     done = false;
     bounce_output_ = nullptr;
     sequence = self_.direct.count++;
-    wait_for_slot();
+    if (!has_free_place(self_, sequence)) wait_for_slot();
     choose_copying();
     phase_ = direct_phase::learning_count;
     if (!arguments.count_from_root) enter();
@@ -208,7 +205,6 @@ inline void direct_executor::begin() {
 
 /// Waits until every rank has finished the operation that used this one's slot before.
 inline void direct_executor::wait_for_slot() {
-    if (has_free_place(self_, sequence)) return;
     for (int r = 0; r < self_.size; ++r) {
         backoff wait(self_);
         site.peer = r;
@@ -381,14 +377,15 @@ inline bool direct_executor::agree() {
 
 /// A rank's buffers, or null while it has not entered.
 inline const rank_buffers* direct_executor::buffers_of(int rank) {
-    rank_buffers& b = buffers_[static_cast<std::size_t>(rank)];
+    rank_buffers& b = buffers_[rank];
     if (b.stamp == sequence + 1) return &b;
     const operation_line& l = line_of(rank);
     if (l.progress.load(std::memory_order_acquire) < progress_word(0, 0)) return nullptr;
     if (l.fingerprint != fingerprint_) fail_mismatch(self_, site, rank, l.fingerprint);
     b = {sequence + 1, !is_out_of_reach(l.in), !is_out_of_reach(l.out), told_by(l.in), told_by(l.out),
-        self_.access.from_offset<std::byte>(l.scratch), self_.access.from_offset<const std::size_t>(l.in_offsets),
-        self_.access.from_offset<const std::size_t>(l.out_offsets), l.count};
+        self_.access.from_offset(l.scratch),
+        reinterpret_cast<const std::size_t*>(self_.access.from_offset(l.in_offsets)),
+        reinterpret_cast<const std::size_t*>(self_.access.from_offset(l.out_offsets)), l.count};
     return &b;
 }
 
@@ -491,10 +488,10 @@ inline bool direct_executor::fold(const instruction& i) {
             site.round = i.round;
             return false;
         }
-        operands_[k] = {address(*b, from)};
+        operands_.data()[k] = {address(*b, from)};
     }
     auto* to = const_cast<std::byte*>(address(own, i.to));
-    if ((i.pushes > 0 || streams_own(i)) && fold_in_pieces(i, to, count)) return true;
+    if ((i.pushes > 0 || (stream_own_ && i.finish)) && fold_in_pieces(i, to, count)) return true;
     arguments.op->fold(to, operands_.data(), i.count, count, arguments.op_value);
     finish_fold(i, to, count);
     return true;
@@ -518,18 +515,16 @@ inline bool direct_executor::fold_in_pieces(const instruction& i, std::byte* to,
     }
     // In pieces, a rank's own result that is streamed is folded into a buffer in the nearest cache first.
     alignas(64) std::byte near[store_policy::piece];
-    bool stream_own = streams_own(i);
-    for (int k = 0; k < i.count; ++k) stream_own = stream_own && operands_[k].data != to;
+    bool stream_own = stream_own_ && i.finish;  // a partial result is not: peers read it from this core's cache
+    for (int k = 0; k < i.count; ++k) stream_own = stream_own && operands_.data()[k].data != to;
     // Stores past the caches go well between loads where what is loaded comes from a cache or from far cores; plain
     // ones of many bytes between far cores do not.
     const std::size_t whole = c.count * c.element;
-    const auto interleaves = [&] {
-        if (i.pushes == 0) return true;
-        if (streamed[0]) return stream_own || !near_ || whole < store_policy::stream_result_below;
-        return !stream_own && (near_ || whole < store_policy::interleave_far_below);
-    };
+    const bool interleaves =
+        i.pushes == 0 || (streamed[0] ? stream_own || !near_ || whole < store_policy::stream_result_below
+                                      : !stream_own && (near_ || whole < store_policy::interleave_far_below));
     if (i.pushes == 0 && !stream_own) return false;
-    if (i.count == 2 && i.pushes <= 1 && c.op->fold_twice && !(i.finish && c.op->finish) && interleaves() &&
+    if (i.count == 2 && i.pushes <= 1 && c.op->fold_twice && !(i.finish && c.op->finish) && interleaves &&
         c.op->fold_twice(to, i.pushes == 0 ? to : targets[0],
             i.pushes == 0 ? past_caches::alone
             : stream_own  ? past_caches::both
@@ -548,7 +543,7 @@ inline bool direct_executor::fold_in_pieces(const instruction& i, std::byte* to,
     operand x[most];
     for (std::size_t at = 0; at < count; at += piece) {
         const std::size_t n = count - at < piece ? count - at : piece, skip = at * c.element, bytes = n * c.element;
-        for (int k = 0; k < i.count; ++k) x[k] = {static_cast<const std::byte*>(operands_[k].data) + skip};
+        for (int k = 0; k < i.count; ++k) x[k] = {static_cast<const std::byte*>(operands_.data()[k].data) + skip};
         std::byte* const made = stream_own ? near : to + skip;
         c.op->fold(made, x, i.count, n, c.op_value);
         finish_fold(i, made, n);
@@ -639,7 +634,7 @@ inline void direct_executor::finish() {
 /// For a schedule that is given: `automatic` predicts.
 inline bool direct_executor::single_copy_pays() const {
     const call& c = arguments;
-    return copies_now() && !reduces(c.what) &&
+    return copies_now() && !traits_of(c.what).reduces() &&
            (c.ragged || c.count * c.element / static_cast<std::size_t>(plan_->blocks) >= single_copy_policy::from);
 }
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <colls/detail/group/backoff.hpp>
-#include <colls/detail/request/call.hpp>
+#include <colls/detail/request/request.hpp>
 
 #include <cstddef>
 #include <memory>

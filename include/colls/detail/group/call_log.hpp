@@ -43,9 +43,10 @@ struct call_log {
     const composite_call* part_of = nullptr;  ///< of which the calls are parts that the rank makes now, or null
 
     call_record& of(std::uint64_t number) { return recent[number % call_record::kept]; }
-    call_record& latest() { return of(count - 1); }
-    const call_record& latest() const { return recent[(count - 1) % call_record::kept]; }
-    const char* name_of_call(collective what) const { return part_of != nullptr ? part_of->name : name_of(what); }
+    call_record& latest() { return recent[(count - 1) % call_record::kept]; }
+    const char* name_of_call(collective what) const {
+        return part_of != nullptr ? part_of->name : traits_of(what).name;
+    }
     /// The fingerprint of a new call. Its highest four bits are the collective, so that an error can name both sides'.
     std::uint64_t sign(collective what, std::uint64_t hash) {
         if (part_of != nullptr) {
@@ -53,7 +54,7 @@ struct call_log {
             hash = hash_mix(hash, part_of->hash);
         }
         history = static_cast<std::uint64_t>(what) << 60 | hash_mix(hash, history) >> 4;
-        return of(count++).fingerprint = history;
+        return recent[count++ % call_record::kept].fingerprint = history;
     }
 };
 

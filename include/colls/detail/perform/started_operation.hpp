@@ -31,9 +31,9 @@ inline std::shared_ptr<const void> copy_operator(request& q) {
 /// Starts a call, which `kept` outlives, or else its owner. `of` is the persistent call, or null.
 inline operation_state* begin_call(
     rank_context& self, const call& c, const schedule_choice& p, kept_arguments&& kept, prepared* of) {
-    withdraw_refusal(self);
+    if (self.log.has_refused) tell_refusal(self, nullptr);
     if (c.packed) c.packed->pack();
-    const double from = traces(self) ? begin_trace(self) : 0;
+    const double from = self.env.traces ? begin_trace(self) : 0;
     taken_collective taken(self, c, p, of);
     taken->arguments.non_blocking = true;
     taken->kept = std::move(kept);  // the data of the tables stays where it is

@@ -2,8 +2,8 @@
 // IWYU pragma: private, include <colls/dynamic.hpp>
 #pragma once
 
-#include <colls/detail/request/candidates.hpp>
 #include <colls/detail/request/known_families.hpp>
+#include <colls/detail/request/request.hpp>
 
 #include <mutex>
 #include <string_view>

@@ -2,7 +2,7 @@
 // IWYU pragma: private, include <colls/transports/mpi.hpp>
 #pragma once
 
-#include <colls/detail/group/progress_lock.hpp>
+#include <colls/detail/group/in_call.hpp>
 #include <colls/detail/run/one_host.hpp>
 #include <colls/detail/support/cores.hpp>
 #include <colls/mpi/detail/beside.hpp>
