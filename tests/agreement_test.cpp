@@ -9,7 +9,7 @@
 #include "support/random.hpp"
 
 #include <colls/colls.hpp>
-#include <colls/detail/backend/shrink_agreement.hpp>
+#include <colls/messages/detail/shrink_agreement.hpp>
 
 #include <algorithm>
 #include <array>

@@ -6,10 +6,10 @@
 #include "support/says.hpp"
 
 #include <colls/bootstrap.hpp>
-#include <colls/bootstrap/detail/interfaces.hpp>
 #include <colls/collectives.hpp>
-#include <colls/detail/run/host_group.hpp>
 #include <colls/detail/support/cores.hpp>
+#include <colls/net/detail/forming/host_group.hpp>
+#include <colls/net/detail/forming/interfaces.hpp>
 #include <colls/operators.hpp>
 #include <colls/transports/shm.hpp>
 #include <colls/transports/threads.hpp>

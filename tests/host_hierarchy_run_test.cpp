@@ -7,8 +7,8 @@
 
 #include <colls/collectives.hpp>
 #include <colls/detail/choose/explanation.hpp>
-#include <colls/detail/choose/two_level_candidates.hpp>
 #include <colls/explain.hpp>
+#include <colls/messages/detail/two_level_candidates.hpp>
 #include <colls/schedules/circulant.hpp>
 #include <colls/schedules/direct.hpp>
 #include <colls/schedules/host_hierarchy.hpp>

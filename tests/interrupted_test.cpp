@@ -10,8 +10,8 @@
 #include "support/says.hpp"
 
 #include <colls/bootstrap.hpp>
-#include <colls/bootstrap/detail/hand_over.hpp>
-#include <colls/bootstrap/detail/rendezvous.hpp>
+#include <colls/net/detail/forming/hand_over.hpp>
+#include <colls/net/detail/forming/rendezvous.hpp>
 
 #include <dlfcn.h>
 #include <fcntl.h>

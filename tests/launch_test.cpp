@@ -3,7 +3,7 @@
 
 #include "support/says.hpp"
 
-#include <colls/bootstrap/detail/launch.hpp>
+#include <colls/net/detail/forming/launch.hpp>
 
 #include <fcntl.h>
 #include <sys/mman.h>

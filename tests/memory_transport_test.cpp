@@ -4,7 +4,7 @@
 #include "support/message_transports.hpp"
 #include "support/shared_block.hpp"
 
-#include <colls/detail/transport/shm/memory_transport.hpp>
+#include <colls/net/detail/connection/memory_transport.hpp>
 
 #include <atomic>
 #include <mutex>

@@ -11,8 +11,8 @@
 #include "support/worst_transport.hpp"
 
 #include <colls/detail/execute/message_policy.hpp>
-#include <colls/detail/plan/message_lowering.hpp>
 #include <colls/detail/plan/plan_cache.hpp>
+#include <colls/messages/detail/message_lowering.hpp>
 
 #include <cstdio>
 #include <deque>

@@ -3,8 +3,8 @@
 #include "catch.hpp"
 
 #include <colls/colls.hpp>
-#include <colls/detail/plan/message_lowering.hpp>
 #include <colls/detail/plan/plan_cache.hpp>
+#include <colls/messages/detail/message_lowering.hpp>
 #include <colls/operation.hpp>
 #include <colls/transports/threads.hpp>
 

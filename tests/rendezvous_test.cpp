@@ -4,8 +4,8 @@
 #include "support/ports.hpp"
 #include "support/says.hpp"
 
-#include <colls/bootstrap/detail/rendezvous.hpp>
 #include <colls/detail/support/host.hpp>
+#include <colls/net/detail/forming/rendezvous.hpp>
 
 #include <dirent.h>
 #include <fcntl.h>

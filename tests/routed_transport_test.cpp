@@ -5,9 +5,9 @@
 #include "support/message_transports.hpp"
 #include "support/shared_block.hpp"
 
-#include <colls/detail/transport/routed/routed_transport.hpp>
-#include <colls/detail/transport/shm/memory_transport.hpp>
-#include <colls/detail/transport/tcp/tcp_transport.hpp>
+#include <colls/net/detail/connection/memory_transport.hpp>
+#include <colls/net/detail/connection/tcp_transport.hpp>
+#include <colls/net/detail/node/routed_transport.hpp>
 
 #include <atomic>
 

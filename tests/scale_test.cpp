@@ -8,10 +8,10 @@
 
 #include <colls/colls.hpp>
 #include <colls/detail/choose/explanation.hpp>
-#include <colls/detail/choose/two_level_candidates.hpp>
 #include <colls/detail/plan/make_execution_plan.hpp>
-#include <colls/detail/plan/message_lowering.hpp>
 #include <colls/detail/prove/symmetric_execution.hpp>
+#include <colls/messages/detail/message_lowering.hpp>
+#include <colls/messages/detail/two_level_candidates.hpp>
 #include <colls/transports/threads.hpp>
 
 #include <cstddef>

@@ -3,7 +3,7 @@
 
 #include "support/message_transports.hpp"
 
-#include <colls/detail/transport/tcp/trunk.hpp>
+#include <colls/net/detail/connection/trunk.hpp>
 
 #include <atomic>
 #include <numeric>

@@ -3,7 +3,7 @@
 
 #include "support/message_transports.hpp"
 
-#include <colls/detail/transport/tcp/tcp_transport.hpp>
+#include <colls/net/detail/connection/tcp_transport.hpp>
 #include <colls/verbs/detail/verbs_transport.hpp>
 #include "support/verbs_dry_run.hpp"
 

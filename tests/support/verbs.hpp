@@ -3,8 +3,8 @@
 
 #include "message_transports.hpp"
 
-#include <colls/detail/run/processes.hpp>
 #include <colls/detail/run/threads.hpp>
+#include <colls/net/detail/forming/processes.hpp>
 #include <colls/transports/threads.hpp>
 #include <colls/verbs/detail/verbs_transport.hpp>
 #include "support/verbs_dry_run.hpp"

@@ -4,5 +4,5 @@
 #define COLLS_SEPARATE
 #endif
 #define COLLS_SEPARATE_SOURCE
-#include <colls/detail/backend/messaging_backend.hpp>
-#include <colls/detail/run/bootstrap.hpp>
+#include <colls/messages/detail/messaging_backend.hpp>
+#include <colls/net/detail/forming/bootstrap.hpp>

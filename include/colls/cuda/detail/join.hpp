@@ -10,9 +10,9 @@
 #include <colls/cuda/detail/shared_allocations.hpp>
 #include <colls/cuda/detail/shared_buffers.hpp>
 #include <colls/detail/group/failure.hpp>
-#include <colls/detail/run/apart.hpp>
 #include <colls/detail/support/environment.hpp>
 #include <colls/detail/support/host.hpp>
+#include <colls/net/detail/forming/apart.hpp>
 
 #include <algorithm>
 #include <cstdio>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <colls/cuda/detail/local_ranks.hpp>
-#include <colls/detail/support/socket.hpp>
+#include <colls/net/detail/connection/socket.hpp>
 
 #include <poll.h>
 #include <sys/eventfd.h>

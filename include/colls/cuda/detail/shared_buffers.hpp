@@ -5,11 +5,11 @@
 // are mapped to it. Descriptors, which the host group cannot carry, go through a socket, one rank after the other.
 #pragma once
 
-#include <colls/bootstrap/detail/hand_over.hpp>
 #include <colls/cuda/detail/check_arguments.hpp>
 #include <colls/cuda/detail/joint_steps.hpp>
 #include <colls/cuda/detail/local_ranks.hpp>
 #include <colls/detail/support/environment.hpp>
+#include <colls/net/detail/forming/hand_over.hpp>
 
 #include <algorithm>
 #include <cstring>

@@ -172,7 +172,7 @@ struct rank_context : std::enable_shared_from_this<rank_context> {
 
     rank_context(int own_rank, int group_size, const group_memory& m, shared_backend b)
         : rank(own_rank), size(group_size), memory(m), backend(static_cast<shared_backend&&>(b)) {
-        access.starts_near = backend->figures().alpha < backend->figures().near_below;
+        if (backend) access.starts_near = backend->figures().alpha < backend->figures().near_below;
     }
     rank_context(const rank_context&) = delete;
     rank_context& operator=(const rank_context&) = delete;
