@@ -37,7 +37,7 @@ public:
         }
         return nullptr;
     }
-    /// Of several choices with one key, `find` looks at the one added first before the others.
+    /// `find` looks at choices with one key in the order in which they were added.
     void add(const schedule_choice& p) {
         all_.push_back(p);
         if (2 * all_.size() <= slots_.size()) {
