@@ -242,7 +242,7 @@ int main(int argc, char** argv) {
         "root");
     app.add_option("--page", s.page, "write the page to this file instead of the standard output");
     app.add_option("--picture", s.picture, "draw the ratios to this SVG file, as a heat map");
-    app.add_option("--cells", s.cells, "write the table of all cells to this file instead of the page");
+    app.add_option("--cells", s.cells, "write the long tables to this file instead of the page");
     app.add_option("--cells-link", s.cells_link, "path of that file as seen from the page");
     app.add_option("--from", s.from,
         "a page that was written before: draw its ratios, or those of --cells, to --picture, and measure nothing");
@@ -283,7 +283,7 @@ int main(int argc, char** argv) {
         if (!s.json.empty()) write_file(s.json, json_of(report).dump(2) + "\n");
         if (!s.picture.empty()) write_file(s.picture, picture(report));
         if (!s.summary.empty()) write_file(s.summary, summary(report));
-        if (!s.cells.empty()) write_file(s.cells, all_cells(report));
+        if (!s.cells.empty()) write_file(s.cells, tables(report));
         if (s.page.empty())
             std::cout << page(report, s.picture_link, s.cells_link);
         else

@@ -125,8 +125,14 @@ inline std::string all_cells(const peers_report& r) {
     return out;
 }
 
-/// The whole page. `picture` is the path of the picture as seen from the page, `cells` that of the file which has the
-/// table of all cells; without it the page has that table.
+/// What is too long for a page: each peer's mean and worst, and all cells.
+inline std::string tables(const peers_report& r) {
+    return "## Each peer\n\nMean: the geometric mean over all cells.\n\n" + standings(r) + "\n## All cells\n\n" +
+           all_cells(r);
+}
+
+/// The whole page. `picture` is the path of the picture as seen from the page, `cells` that of the file which has
+/// `tables`; without it the page has them.
 inline std::string page(const peers_report& r, const std::string& picture, const std::string& cells) {
     std::string out = fmt::format(
         "# Against other libraries\n\n"
@@ -147,10 +153,10 @@ inline std::string page(const peers_report& r, const std::string& picture, const
         out += fmt::format("| {} | {} | {}{}{} |\n", p.name, p.title.empty() ? "-" : p.title, p.settings,
             p.settings.empty() || p.left_out.empty() ? "" : "; ",
             p.left_out.empty() ? "" : "**left out** " + p.left_out);
-    out += "\n## Each peer\n\nMean: the geometric mean over all cells.\n\n" + standings(r);
     out += "\n## Cells in which a peer is faster, worst first\n\n" + slower_cells(r, 12);
     out += fmt::format("\n## Ratios over size\n\n![the peers' time over ours, a block for each peer]({})\n", picture);
-    out += cells.empty() ? "\n## All cells\n\n" + all_cells(r) : fmt::format("\n[All cells]({}).\n", cells);
+    out +=
+        cells.empty() ? "\n" + tables(r) : fmt::format("\n[Each peer's mean and worst, and all cells]({}).\n", cells);
     return out;
 }
 
