@@ -125,9 +125,10 @@ inline std::string all_cells(const peers_report& r) {
     return out;
 }
 
-/// What is too long for a page: each peer's mean and worst, and all cells.
+/// What is too long for a page: each peer's mean and worst, the cells in which one is faster, and all cells.
 inline std::string tables(const peers_report& r) {
-    return "## Each peer\n\nMean: the geometric mean over all cells.\n\n" + standings(r) + "\n## All cells\n\n" +
+    return "## Each peer\n\nMean: the geometric mean over all cells.\n\n" + standings(r) +
+           "\n## Cells in which a peer is faster, worst first\n\n" + slower_cells(r, 60) + "\n## All cells\n\n" +
            all_cells(r);
 }
 
@@ -153,10 +154,11 @@ inline std::string page(const peers_report& r, const std::string& picture, const
         out += fmt::format("| {} | {} | {}{}{} |\n", p.name, p.title.empty() ? "-" : p.title, p.settings,
             p.settings.empty() || p.left_out.empty() ? "" : "; ",
             p.left_out.empty() ? "" : "**left out** " + p.left_out);
-    out += "\n## Cells in which a peer is faster, worst first\n\n" + slower_cells(r, 12);
+    out += "\n## Cells in which a peer is faster, worst first\n\n" + slower_cells(r, 6);
     out += fmt::format("\n## Ratios over size\n\n![the peers' time over ours, a block for each peer]({})\n", picture);
-    out +=
-        cells.empty() ? "\n" + tables(r) : fmt::format("\n[Each peer's mean and worst, and all cells]({}).\n", cells);
+    out += cells.empty()
+               ? "\n" + tables(r)
+               : fmt::format("\n[All cells, each peer's mean and worst, and where it is faster]({}).\n", cells);
     return out;
 }
 
