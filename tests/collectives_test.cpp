@@ -51,11 +51,11 @@ const entry<communicator>& kind_named(std::string_view name) {
     std::abort();
 }
 
-/// Of the group sizes far above the number of cores: one below, at and above a power of two, and the largest. Each
-/// takes a minute where all ranks share two cores.
+/// Selects among the group sizes far above the number of cores: one below, at and above a power of two, and the
+/// largest. Each takes a minute where all ranks share two cores.
 bool worth_its_time(int n) { return long_run || n <= 9 || n == 13 || n == 17; }
 
-/// Of another compiler than g++, or with a sanitizer: they run what g++'s build has run, so fewer sizes are enough.
+/// Builds of another compiler than g++, or with a sanitizer, run what g++'s build has run: fewer sizes are enough.
 #ifdef __clang__
 constexpr bool repeats = true;
 #else

@@ -22,8 +22,8 @@ namespace {
 struct formula {
     long rounds, sent, received, reduced, ports;
 };
-/// Of its own type the cost would be a constant, which compilers evaluate, slowly, wherever it stands. So the type is
-/// erased.
+/// With the schedule's own type the cost would be a constant, which compilers evaluate, slowly, wherever it stands. So
+/// the type is erased.
 cost cost_at(const any_schedule& s, int n) { return cost_of(s, n); }
 template <schedule S>
 cost cost_at(const S& s, int n) {

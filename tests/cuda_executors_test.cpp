@@ -608,7 +608,8 @@ TEST_CASE("kernel executors: the eager path gives the results of the serial refe
 
 namespace {
 
-/// Of ranks that wait for seconds: sleeps between two looks, where the others would take the time of both cores.
+/// A group of ranks that wait for seconds: sleeps between two looks, where the others would take the time of both
+/// cores.
 struct patient_group : kernel::host_thread_group {
     using kernel::host_thread_group::host_thread_group;
     static void pause() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }

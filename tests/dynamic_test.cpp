@@ -513,7 +513,7 @@ void check_moves(colls::communicator& comm, std::size_t count, bool with_counts,
         [&] { finish(Form::all_to_all_v(comm, to.whole(), from.whole(), sent.counts, received.counts, straight)); });
     for (int r = 0; r < n; ++r) from.is(received.offset(r), received.count(r), r, me, "all_to_all");
 
-    // Of sums, since the bits are those of any order.
+    // Sums, since their bits are those of any order.
     const auto total_of = [&](int r, std::size_t i) {
         int sum = 0;
         for (int k = 0; k < n; ++k) sum += datum(k, r, i);
@@ -645,7 +645,7 @@ void check_all_mixed(colls::communicator& comm) {
     arrived("recv_any");
 }
 
-/// Of one of two ranks: what happens where its call differs.
+/// What happens on two ranks where the call of one differs.
 template <class F>
 std::string mismatch_of(F call) {
     std::string text = "none";

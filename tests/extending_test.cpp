@@ -62,7 +62,7 @@ static_assert(colls::prove<doubling_all_gather, 16>());
 static_assert(colls::cost_of<doubling_all_gather>(13).rounds == 4);
 static_assert(colls::cost_of<doubling_all_gather>(13).blocks_sent == 12);
 
-/// Of 16 blocks every fourth from block 1 on: 1, 5, 9, 13.
+/// Every fourth of 16 blocks, from block 1 on: 1, 5, 9, 13.
 constexpr colls::block_set every_fourth{.first = 1, .count = 4, .period = 4};
 static_assert(every_fourth.size() == 4 && every_fourth[1] == 5 && every_fourth[3] == 13);
 // example-end

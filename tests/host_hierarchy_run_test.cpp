@@ -226,7 +226,7 @@ TEST_CASE("host_hierarchy: shrink makes the hierarchy anew: 4 + 4 ranks that los
             expect(comm.context().layout.hosts == host_map(host), "the map of equal hosts");
             const std::string table = explain(comm, collective::all_reduce, 1 << 20);
             expect(names(table, "hierarchical<direct, circulant>"), "equal");
-            // Of its four rounds, the second and the third cross. In each round of the ring some message does.
+            // The second and the third of its four rounds cross. In each round of the ring some message does.
             const auto between = [&](const std::string& name) {
                 const std::size_t at = table.find(name + " ");
                 const std::string line = table.substr(at, table.find('\n', at) - at);
@@ -314,7 +314,7 @@ TEST_CASE("automatic: takes host_hierarchy on uneven hosts with a core for each 
     CHECK(broadcast.name.starts_with("host_hierarchy<tree>"));
     CHECK(broadcast.schedule.root(n) == 20);
     CHECK(chosen(collective::broadcast, 4096, 3).schedule.root(n) == 3);
-    // Of operators that do not commute it keeps off, as of all schedules but direct.
+    // It keeps off operators that do not commute, as all schedules but direct do.
     detail::demand ordered = detail::demand_of(e, collective::all_reduce, 1 << 20, false);
     ordered.in_order = true;
     CHECK(detail::choose(e, ordered, detail::all_candidates_of(collective::all_reduce)).of->name == "direct");

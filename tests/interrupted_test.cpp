@@ -169,7 +169,7 @@ int usleep(useconds_t time) {
     static auto* const call = system_function<int(useconds_t)>("usleep");
     return interrupts(in_usleep) ? -1 : call(time);
 }
-// Of what has no function of its own: waits for a word of memory. (It takes six arguments, whatever the caller gives,
+// For what has no function of its own: waits for a word of memory. (It takes six arguments, whatever the caller gives,
 // as the system's function does.)
 long syscall(long number, ...) noexcept {
     // No static variable of the function: a thread that waits until another one has initialised it calls `syscall`.

@@ -80,7 +80,7 @@ void gathers(colls::communicator& comm) {
     colls::all_gather(comm, x, all);
 }
 
-/// Of several calls each, which are compared as the one that they are.
+/// Several calls each, which are compared as the one that they are.
 template <int count>
 void reduce_exactly(colls::communicator& comm) {
     std::vector<float> x(count, 1);

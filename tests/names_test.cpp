@@ -130,7 +130,7 @@ TEST_CASE("names: each compiler's spelling of a type is written alike", "[names]
         CHECK(written("my<" + gcc + space) == "my<" + name + ">");
         CHECK(written("colls::v1::compose<" + gcc + ", " + gcc + space) == "compose<" + name + ", " + name + ">");
         CHECK(written("colls::compose<" + clang + ", " + clang + ">::at") == "compose<" + name + ", " + name + ">::at");
-        // Of other namespaces: not the library's.
+        // Names of other namespaces: not the library's.
         for (const char* other : {"mine::", "mycolls::v1::", "mine::colls::"})
             CHECK(written(other + gcc).find(other) == 0);
         // However deep.

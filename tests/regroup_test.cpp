@@ -355,7 +355,7 @@ TEST_CASE("split: groups kept over TCP take no descriptors, and each hears of a 
 
 namespace {
 
-/// Of a rank that is stopped in the middle of a copy, and woken when the others have shrunk the group.
+/// For a rank that is stopped in the middle of a copy, and woken when the others have shrunk the group.
 struct stop_state {
     std::atomic<pid_t> process[2];
     std::atomic<int> filled, woken, left_out, wrong, completed;

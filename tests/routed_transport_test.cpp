@@ -278,7 +278,7 @@ TEST_CASE("routed: `far` is looked at rarely while messages are under way on `ne
     auto a = std::make_unique<puppet>(), b = std::make_unique<puppet>();
     puppet &near = *a, &far = *b;
     routed_transport w(0, {0, 1, none}, std::move(a), std::move(b));
-    // Of 16 calls of `progress`, how many look at `far`; and the transport that `idle` sleeps on.
+    // How many of 16 calls of `progress` look at `far`; and the transport that `idle` sleeps on.
     const auto looks = [&] {
         far.calls.clear();
         for (int i = 0; i < 16; ++i) w.progress();

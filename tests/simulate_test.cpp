@@ -476,7 +476,7 @@ TEST_CASE("simulate: routes of the generators", "[simulate]") {
         if (how == spread::by_destination)
             for (const auto& [l, flows] : load) CHECK(flows == (l < 48 ? 1 : l < 72 ? 2 : 3));
     }
-    // Of routes with as many links, the widest one; of equal ones each is taken by some pair.
+    // The widest of the routes with as many links; of equal ones each is taken by some pair.
     std::vector<int> route, taken(3, 0);
     const colls::simulation::link wide{1e-6, 4e9};
     const topology two_ways = graph(2, {{0, 2, each}, {2, 1, each}, {0, 3, each}, {3, 1, wide}, {0, 4, wide},

@@ -1002,7 +1002,7 @@ TEST_CASE("trunk: a thousand groups cost no descriptor but those of the first", 
         for (auto& e : ears)
             if (e->count("lost") > 0) complain(e->text());
     }) == "");
-    // Of each rank: the listening socket, epoll, two sockets for each peer; and what the process had.
+    // Each rank has the listening socket, epoll, and two sockets for each peer; and there is what the process had.
     CHECK(most < 60);
 }
 

@@ -71,7 +71,7 @@ loose from_root(collective c, int n, std::function<void(step&, int rank, int rou
     return s;
 }
 
-/// Of an all_to_all that does not say where slots come from, and go to.
+/// An all_to_all that does not say where slots come from, and go to.
 struct ruleless {
     int each;  // slots for a rank
     constexpr int blocks(int n) const { return n * each; }

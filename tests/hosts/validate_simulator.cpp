@@ -226,7 +226,7 @@ int run(const std::string& file, const std::vector<double>& sizes, int turns) {
 
 // ---- the table ----
 
-/// Of a packet's bytes, those of a message: 4000 bytes of IP without 52 of headers, and 14 of Ethernet more.
+/// The share of a packet's bytes that are a message's: 4000 bytes of IP without 52 of headers, and 14 of Ethernet more.
 constexpr double payload = (4000.0 - 52) / (4000 + 14);
 
 struct cell {

@@ -390,7 +390,7 @@ TEST_CASE("colls prove: families, and a header's schedule, right and wrong", "[t
     INFO(tree.text);
     CHECK(tree.status == 0);
     CHECK(count_of(tree.text, "proven for 15 group sizes from 2 to 16") == count_of(tree.text, "\n"));
-    // Of sizes that a family does not support nothing is proven: that is no success.
+    // Nothing is proven of sizes that a family does not support: that is no success.
     CHECK(folder.run("prove halving_doubling reduce_scatter --ranks 2..16")
             .says("proven for 4 group sizes: 2, 4, 8, 16"));
     const program_result none = folder.run("prove halving_doubling reduce_scatter --ranks 5..7");

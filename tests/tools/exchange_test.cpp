@@ -810,7 +810,7 @@ TEST_CASE("exchange: of plans with waits by chance, those are proven that are ri
     const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
     int proven = 0, stuck = 0, races = 0, other = 0;
     for (int trial = 0; trial < 1500; ++trial) {
-        // Of gpu 1 one thread block receives, two take what it has received, one of these keeps a chunk again, and the
+        // On gpu 1 one thread block receives, two take what it has received, one of these keeps a chunk again, and the
         // other may send one back to where it came from. A step is known by its places, which no other has.
         std::vector<small_block> of_1{{0, {{"r", "", "s0"}, {"r", "", "s1"}}},
             {0, {{"cpy", "s0", "i0"}, {"cpy", "i1", "s0"}}}, {0, {{"cpy", "s1", "i1"}}}};

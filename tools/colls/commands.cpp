@@ -26,7 +26,7 @@ using nlohmann::json;
 
 std::string_view collective_of(const entry& e) { return colls::name_of(e.schedule.implements); }
 
-/// Of the user's buffer, as sent by the busiest rank.
+/// How many times the user's buffer the busiest rank sends.
 double volume(const colls::cost& c) { return c.blocks > 0 ? static_cast<double>(c.blocks_sent) / c.blocks : 0; }
 
 /// "4 group sizes: 1, 2, 4, 8", "511 group sizes from 2 to 512".
@@ -70,7 +70,7 @@ std::pair<int, int> parse_range(const std::string& text) {
     throw std::runtime_error(fmt::format("'{}' is not a range of group sizes: write 8, or 2..64", text));
 }
 
-/// Of all ranks; a count or a proof reads 10 to 100 million in a second.
+/// The most steps, of all ranks together; a count or a proof reads 10 to 100 million in a second.
 constexpr double most_steps = 2e9;
 /// Refuses what would take minutes or more, before it begins.
 void expect_few_steps(const entry& e, int n, const std::string& instead = "") {

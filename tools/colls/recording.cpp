@@ -55,7 +55,7 @@ struct presence {
     std::size_t clock;
     double last_begin, first_end;
 };
-/// Of the calls in which each rank waits for each other, those on several clocks.
+/// The calls on several clocks in which each rank waits for each other.
 std::vector<std::vector<presence>> calls_on_several_clocks(const recording& r) {
     std::vector<std::vector<presence>> all;
     for (const auto& [key, ranks] : r.calls) {
@@ -216,7 +216,7 @@ private:
     std::map<std::string, int> clocks_;
     std::vector<int> clock_of_event_;
     int processes_in_all_ = 0;
-    // Of the file at hand:
+    // State of the file at hand:
     int clock_ = 0;
     std::map<long long, process> processes_;                  // by their number in the file
     std::map<std::pair<long long, long long>, int> threads_;  // by process and thread

@@ -53,14 +53,14 @@ inline void launch_kernel(
         error_text why;
         why << "colls: cuda: " << what.text << " on rank " << rank;
         if (fits == device_residency::answer::one_queue)
-            why << ": CUDA_DEVICE_MAX_CONNECTIONS is 1, so that all streams of the device share one queue, and calls "
-                   "of "
-                   "other groups are on other streams: they might wait for each other for ever: wait for those calls, "
-                   "use their stream, or set it to 2 or more";
+            why << " might wait for ever for calls of other groups on other streams, since "
+                   "CUDA_DEVICE_MAX_CONNECTIONS is 1, and all streams of the device share one queue. Wait for those "
+                   "calls, use their stream, or set it to 2 or more";
         else
             why << " needs " << blocks << " of the " << resident
-                << " blocks that the device holds, which also has calls of other groups on other streams: they might "
-                   "wait for each other for ever: wait for those calls, use their stream, or lower options.channels";
+                << " blocks that the device holds, which also has calls of other groups on other streams, so they "
+                   "might wait for each other for ever. Wait for those calls, use their stream, or lower "
+                   "options.channels";
         throw error(errc::unsupported, why.text(), rank);
     }
     ranks.set_refusal("");

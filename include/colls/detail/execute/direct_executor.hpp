@@ -323,7 +323,7 @@ inline void direct_executor::enter() {
     const std::size_t copied = bounces ? ragged_bytes(buffer_kind::input) : copied_input();
     const std::size_t needed =
         slots + padded(copied) + (bounces ? padded(ragged_bytes(buffer_kind::output)) : 0) + 2 * tables;
-    // Of buffers that are out of reach peers read only what is staged.
+    // Where buffers are out of reach, peers read only what is staged.
     const bool stages = decided && slots > 0 && follows.within == reach::scratch;
     std::byte* scratch = stages ? take_staging(self_, sequence, needed) : nullptr;
     leaves_early_ = scratch != nullptr;

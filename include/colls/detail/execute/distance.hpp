@@ -32,7 +32,7 @@ public:
 
     /// At the end of an operation of `bytes` bytes: takes part in a sample if it is time for one, or `due`.
     static void sample(rank_context& self, std::uint64_t sequence, std::size_t bytes, bool due) {
-        // Of the operations from one sample to the next. A sample takes a microsecond.
+        // The logarithm of the number of operations from one sample to the next. A sample takes a microsecond.
         const unsigned log = due || bytes >= (std::size_t{4} << 20) ? 0
                              : bytes >= (std::size_t{1} << 20)      ? 2
                              : bytes >= (std::size_t{64} << 10)     ? 5

@@ -94,7 +94,7 @@ private:
         wait_policy& policy = self_->waits;
         if (policy.asks(spins_)) {
             const int beside = rank_on_core();
-            // Of two ranks on a core the higher one moves.
+            // Where two ranks share a core, the higher one moves.
             if (beside != none && beside < self_->rank && policy.moves(seconds_now())) move_to_free_core();
             limit_ = policy.more_spins(spins_, beside != none);
             if (spins_ < limit_) return;
@@ -284,7 +284,7 @@ private:
         own.board_fingerprint.store(at.fingerprint, std::memory_order_release);
         own.board_at.store(milliseconds_now(), std::memory_order_relaxed);
         own.board_call.store(at.call + 1, std::memory_order_release);
-        // Of two ranks that publish, the later one sees the other's board: so there is no hurry to look again.
+        // Where two ranks publish, the later one sees the other's board: so there is no hurry to look again.
         if (waited_ < compare_at_) return;
         compare_at_ = 2 * waited_;
         for (int r = 0; r < self_->size; ++r) {

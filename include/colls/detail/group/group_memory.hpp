@@ -21,7 +21,7 @@ inline constexpr std::size_t line = 128;
 
 /// One rank's part in one operation: how far it is, and where its buffers are: one cache line, for it travels at every
 /// entry. The fields behind `progress` are written before the entry is published (release) and constant until the
-/// operation is over. Addresses are told relative to the memory that the ranks share: see shared_access.
+/// operation is over. Addresses are published relative to the memory that the ranks share: see shared_access.
 struct alignas(line) operation_line {
     std::atomic<std::uint64_t> progress;  // (sequence + 1) << 24 | value
     std::uint64_t fingerprint;
@@ -33,7 +33,7 @@ struct alignas(line) operation_line {
     std::size_t count;  // elements of the whole, or of the rank's own block where each knows its own
 };
 /// As `in` or `out`, the two highest bits of an address that follows untranslated: memory of the rank's process alone.
-/// (Addresses that are told have others: 0 within the shared memory, 3 for null.)
+/// (Addresses that are published have others: 0 within the shared memory, 3 for null.)
 inline constexpr std::uintptr_t out_of_reach = std::uintptr_t{1} << 62;
 constexpr bool is_out_of_reach(std::uintptr_t told) { return told >> 62 == 1; }
 static_assert(offsetof(operation_line, count) + sizeof(std::size_t) == 64);

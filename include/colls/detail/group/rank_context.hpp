@@ -143,10 +143,10 @@ struct rank_context : std::enable_shared_from_this<rank_context> {
     bool by_messages = false;  ///< ranks do not share memory
     wait_policy waits;
     host_layout layout;
-    /// Of the group: equal on its ranks, different for each group of a process; 0: it has none.
+    /// The number of the group: equal on its ranks, different for each group of a process; 0: it has none.
     std::uint64_t number = 0;
     rank_context* forming_from = nullptr;  ///< while this group is being formed: the group that it is split from
-    /// Of the thread that joined it to the thread's groups: see join_groups_of_thread.
+    /// The groups of the thread that joined this one to them: see join_groups_of_thread.
     std::shared_ptr<groups_of_thread> latest;
     /// The contexts of one thread's groups form a cycle: a wait in one of them advances the operations of all.
     rank_context *next = this, *previous = this;

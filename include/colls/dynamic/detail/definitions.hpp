@@ -19,7 +19,7 @@
 namespace colls::inline v1 {
 namespace detail {
 
-/// From a call whose types are known at run time to a request: what make_request.hpp and submit.hpp do for typed calls.
+/// From a call whose types are known at run time to a request: what make_request.hpp and calls.hpp do for typed calls.
 class dynamic_request {
 public:
     dynamic_request(communicator& comm, collective what, const dynamic::options& how) : packer_(comm, what), how_(how) {

@@ -51,7 +51,7 @@ inline int index_in(const block_set& set, int x) {
                 if (receive.action == action::reduce) return false;
                 stays = false;
             }
-        // Of a scan only the last rank's result has all.
+        // In a scan only the last rank's result has all.
         if (stays && units.output_unit(rank, slot) != none)
             return traits_of(steps.what).contributors_at(rank, steps.size) == steps.size;
         if (copy.rank == none) return false;

@@ -376,8 +376,8 @@ private:
         }
     }
 
-    /// Of each rank: where its copy_probe is and what value it has, and, if the rank reached those of all others, what
-    /// it wants.
+    /// One for each rank: where its copy_probe is and what value it has, and, if the rank reached those of all others,
+    /// what it wants.
     struct copy_trial {
         std::atomic<std::uint64_t> at, value;
         std::atomic<single_copies> result;

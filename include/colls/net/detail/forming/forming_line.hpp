@@ -14,7 +14,7 @@ namespace colls::inline v1::detail {
 class forming_line {
 public:
     forming_line() = default;
-    /// Of rank 0: by rank, of which the first is none. Of another rank: the one to rank 0.
+    /// `ends` of rank 0: by rank, and the first is none. Those of another rank: the one to rank 0.
     forming_line(int rank, std::vector<descriptor> ends) : rank_(rank), ends_(ends.size()) {
         for (std::size_t i = 0; i < ends.size(); ++i) ends_[i].fd = std::move(ends[i]);
     }
