@@ -1,5 +1,5 @@
 // Groups of processes, on one host and on several, compiled once for programs whose units define COLLS_SEPARATE
-// (CMake: colls::separate). The calls themselves are in calls.cpp.
+// (CMake: colls::colls). The calls themselves are in calls.cpp.
 #ifndef COLLS_SEPARATE
 #define COLLS_SEPARATE
 #endif
