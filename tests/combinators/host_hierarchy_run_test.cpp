@@ -177,7 +177,7 @@ TEST_CASE("host_hierarchy: worlds of uneven and interleaved hosts know and weigh
     for (const std::vector<int>& host : {three_five_one, interleaved})
         CHECK_NOTHROW(run_on_hosts(host, [&](communicator& comm) {
             expect(comm.context().layout.hosts == host_map(host), "the world's hosts");
-            expect(comm.context().layout.ranks_per_host == 0, "hosts are not alike");
+            expect(comm.context().layout.hosts.ranks_per_host() == 0, "hosts are not alike");
             const std::string weighed = explain(comm, collective::all_reduce, 1 << 20);
             expect(names(weighed, "host_hierarchy<circulant>  ") && names(weighed, "host_hierarchy<circulant>, 1 lane"),
                 "automatic weighs\n" + weighed);
@@ -222,7 +222,7 @@ TEST_CASE("host_hierarchy: shrink makes the hierarchy anew: 4 + 4 ranks that los
     std::string ended;
     try {
         run_on_hosts(host, [&](communicator& comm) {
-            expect(comm.context().layout.ranks_per_host == 4, "equal hosts");
+            expect(comm.context().layout.hosts.ranks_per_host() == 4, "equal hosts");
             expect(comm.context().layout.hosts == host_map(host), "the map of equal hosts");
             const std::string table = explain(comm, collective::all_reduce, 1 << 20);
             expect(names(table, "hierarchical<direct, circulant>"), "equal");
@@ -249,7 +249,7 @@ TEST_CASE("host_hierarchy: shrink makes the hierarchy anew: 4 + 4 ranks that los
             expect(failed, "no rank noticed");
             communicator rest = comm.shrink();
             expect(rest.size() == 7, "size");
-            expect(rest.context().layout.hosts == host_map(left) && rest.context().layout.ranks_per_host == 0,
+            expect(rest.context().layout.hosts == host_map(left) && rest.context().layout.hosts.ranks_per_host() == 0,
                 "hosts after shrink");
             const std::string weighed = explain(rest, collective::all_reduce, 1 << 20);
             expect(names(weighed, "host_hierarchy<circulant>"), weighed);

@@ -147,6 +147,10 @@ TEST_CASE("host_map: equal maps are one, whatever their hosts are called") {
     CHECK(m.size_of(0) == 3);
     CHECK(m.size_of(1) == 1);
     CHECK(m.largest() == 3);
+    CHECK(m.ranks_per_host() == 0);
+    CHECK(host_map(std::vector<int>{4, 4, 1, 1}).ranks_per_host() == 2);
+    CHECK(host_map(std::vector<int>{4, 1, 4, 1}).ranks_per_host() == 0);  // interleaved
+    CHECK(host_map(std::vector<int>{4, 4}).ranks_per_host() == 0);        // one host
     CHECK(any_schedule(schedule_of<all_reduce>(host_hierarchy<ring>{.hosts = host_map(a)})) ==
           any_schedule(schedule_of<all_reduce>(host_hierarchy<ring>{.hosts = host_map(b)})));
 }
@@ -166,6 +170,9 @@ TEST_CASE("host_map: hosts are numbered by their lowest ranks, and have the rank
             for (int h = 0; h < m.hosts(); ++h)
                 CHECK(size[static_cast<std::size_t>(h)] == std::count(host.begin(), host.end(), h));
             CHECK(m.largest() == *std::max_element(size.begin(), size.end()));
+            bool alike = m.hosts() > 1 && m.size_of(m.hosts() - 1) == m.largest();
+            for (int r = 0; r < n; ++r) alike = alike && m.host_of(r) == r / m.largest();
+            CHECK(m.ranks_per_host() == (alike ? m.largest() : 0));
         });
 }
 

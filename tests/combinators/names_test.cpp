@@ -66,8 +66,11 @@ struct tree : colls::tree<> {};
 
 TEST_CASE("names: a schedule's name is its type as the user writes it", "[names]") {
     using namespace colls;
-    colls::detail::known_families.for_each(
-        []<class Family>(const Family&, std::string_view name) { CHECK(written_name<Family>() == name); });
+    const auto& known = colls::detail::known_names();
+    CHECK(std::vector<std::string_view>(known.begin(), known.end()) ==
+          std::vector<std::string_view>{"direct", "ring", "circulant", "halving_doubling", "recursive_doubling",
+              "distance_doubling", "one_shot", "fan_in", "tree", "tree<4>", "double_tree", "bruck", "swing", "bine",
+              "pat", "pipelined_broadcast"});
     CHECK(written_name<tree<>>() == "tree");
     CHECK(written_name<tree<4>>() == "tree<4>");
     CHECK(written_name<tree<21>>() == "tree<21>");

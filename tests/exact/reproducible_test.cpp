@@ -197,7 +197,7 @@ TEST_CASE("folds: the bits of a serial loop for any count, alignment and number 
 
 TEST_CASE("the table of families that fold once is what the proof finds", "[reproducible]") {
     int compared = 0;
-    detail::known_families.for_each([&]<class Family>(const Family& family, std::string_view name) {
+    detail::known_families::for_each([&]<class Family>(const Family& family, std::string_view name) {
         const auto compare = [&]<int C>(std::integral_constant<int, C>) {
             constexpr auto what = static_cast<collective>(C);
             if constexpr (reduces(what) && provides<Family, what>) {

@@ -137,7 +137,7 @@ TEST_CASE("explain: each row has the figures of its schedule, and a chunk where 
 }
 
 TEST_CASE("COLLS_SCHEDULE: takes the named family where it supports the group, with right results", "[automatic]") {
-    for (const std::string_view name : colls::detail::known_names) {
+    for (const std::string_view name : colls::detail::known_names()) {
         const setting_of forced("COLLS_SCHEDULE", std::string(name));
         for (const int n : {2, 4, 6}) {
             INFO(name << ", n " << n);
@@ -244,7 +244,9 @@ TEST_CASE("predictions: a larger buffer is never predicted to take less time", "
                 if (node > 0 && (machine.message == 0 || n % node != 0 || n == node)) continue;
                 const auto backend = std::make_shared<fake_backend>(machine);
                 detail::rank_context e(0, n, detail::group_memory(), backend);
-                e.layout.ranks_per_host = node;
+                std::vector<int> host;
+                for (int r = 0; r < n && node > 0; ++r) host.push_back(r / node);
+                if (node > 0) e.layout.hosts = host_map(host);
                 const detail::shared_machine m = detail::model_of(machine, n);
                 CHECK(m.alpha >= machine.alpha);
                 for (const auto c : collectives) {

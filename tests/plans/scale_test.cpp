@@ -318,13 +318,17 @@ TEST_CASE("large groups: families that rotate are what the proof finds, and coun
                               detail::traffic(of.schedule, n, {4, between}));
                 ++rotating;
             }
-        if (const detail::candidate* two = detail::two_level_candidate(c, 4))
+        std::vector<int> host;
+        for (int r = 0; r < 24; ++r) host.push_back(r / 4);
+        if (const detail::candidates on_hosts = detail::two_level_candidates_on(c, host_map(host), 0);
+            on_hosts.count > 0)
             for (const bool between : {false, true}) {
-                INFO(two->name << ", " << name_of(c));
-                CHECK(detail::traffic_of_candidate(*two, 24, {4, between}) ==
-                      detail::traffic(two->schedule, 24, {4, between}));
-                CHECK(detail::traffic_of_candidate(*two, 24) == detail::traffic(two->schedule, 24));
-                CHECK((two->period == 4) == (!rooted(c) && !is_scan(c)));
+                INFO(on_hosts.first->name << ", " << name_of(c));
+                CHECK(detail::traffic_of_candidate(*on_hosts.first, 24, {4, between}) ==
+                      detail::traffic(on_hosts.first->schedule, 24, {4, between}));
+                CHECK(
+                    detail::traffic_of_candidate(*on_hosts.first, 24) == detail::traffic(on_hosts.first->schedule, 24));
+                CHECK((on_hosts.first->period == 4) == (!rooted(c) && !is_scan(c)));
             }
     }
     CHECK(rotating > 60);

@@ -878,7 +878,7 @@ TEST_CASE("dynamic: every family by its name", "[dynamic]") {
     for (const int n : {1, 2, 4, 6})
         CHECK_NOTHROW(run_over("threads", n, [n](auto& comm) {
             int ran = 0;
-            for (const std::string_view name : colls::detail::known_names) {
+            for (const std::string_view name : colls::detail::known_names()) {
                 std::vector<int> x(1000, comm.rank() + 1);
                 try {
                     dynamic::all_reduce(comm, {x.data(), x.size(), type::int32}, op::sum, {.schedule = name});
@@ -896,7 +896,7 @@ TEST_CASE("dynamic: every family by its name", "[dynamic]") {
             seen.element = sizeof(affine_map);
             const reduction by = reduction::function(&compose, &seen, false, "compose");
             int in_order = 0;
-            for (const std::string_view name : colls::detail::known_names)
+            for (const std::string_view name : colls::detail::known_names())
                 for (int root = 0; root < n; ++root) {
                     maps in(sizeof(affine_map), 40), out(sizeof(affine_map), 40);
                     for (std::size_t i = 0; i < in.count; ++i) in.set(i, affine_of(comm.rank(), i));

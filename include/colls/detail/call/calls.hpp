@@ -86,7 +86,7 @@ any_schedule erased_schedule(const S& given) {
                     "colls: this operator is not known to commute, and this schedule does not keep the order of ranks; "
                     "take direct, or automatic, or mark the operator with colls::commutative(op)");
             }
-            if constexpr (is_known_family<S> && !ordered && !(constrained && reduces(C)))
+            if constexpr (known_families::holds<S> && !ordered && !(constrained && reduces(C)))
                 return any_schedule(s, proven_table_of<made>, written_name<S>());
             else
                 return any_schedule(s, table_of<made>, written_name<S>());
@@ -139,7 +139,7 @@ typename Mode::result submit(Comm& comm, typed_request<C, fine, ordered, straigh
                 return schedule_for_call<C, ordered, constrained>(schedule_value(value...));
             else if constexpr (requires(S by_levels) { by_levels.node = 0; })
                 return schedule_for_call<C, ordered, constrained>(
-                    S{.node = rank.by->ranks_per_host(*rank.self)});  // the hosts, if alike
+                    S{.node = rank.by->hosts_of(*rank.self).ranks_per_host()});  // the hosts, if alike
             else if constexpr (requires(S by_hosts) { by_hosts.hosts = host_map(), by_hosts.root = 0; })
                 return schedule_for_call<C, ordered, constrained>(
                     S{.hosts = rank.by->hosts_of(*rank.self), .root = q.c.root});

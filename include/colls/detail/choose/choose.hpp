@@ -34,7 +34,7 @@ inline constexpr std::string_view automatic_name = "automatic";
         if (!known) throw error(errc::invalid_argument, (text << s.collective << " is not a collective").text());
         if (s.name == automatic_name || s.name == eager_name || is_known_name(s.name)) continue;
         text << s.name << " is none of: " << automatic_name << ", " << eager_name;
-        for (const std::string_view name : known_names) text << ", " << name;
+        for (const std::string_view name : known_names()) text << ", " << name;
         throw error(errc::invalid_argument, text.text());
     }
 }
@@ -92,7 +92,7 @@ struct demand {
     if (name == eager_name || is_known_name(name)) return name;
     error_text text;
     text << "colls: rank " << self.rank << ": COLLS_SCHEDULE is " << name << ", which is none of: " << eager_name;
-    for (const std::string_view known : known_names) text << ", " << known;
+    for (const std::string_view known : known_names()) text << ", " << known;
     throw error(errc::invalid_argument, text.text(), self.rank);
 }
 

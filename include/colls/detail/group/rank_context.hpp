@@ -58,10 +58,9 @@ struct shared_access {
 
 /// What is known of the hosts of a group.
 struct host_layout {
-    int ranks_per_host = 0;  ///< where several hosts have equally many ranks, in order; else 0
-    host_map hosts{};        ///< where there are several hosts, and one of them has several ranks; else not known
+    host_map hosts{};  ///< where there are several hosts, and one of them has several ranks; else not known
     /// Where hosts are known: the schedules of two levels for a collective. Null: the group has none.
-    candidates (*two_levels)(collective what, int ranks_per_host, host_map hosts, int root) = nullptr;
+    candidates (*two_levels)(collective what, host_map hosts, int root) = nullptr;
 };
 
 /// What `automatic` chose for one kind of call. Without a plan: the eager path.

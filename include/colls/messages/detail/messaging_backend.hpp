@@ -34,7 +34,6 @@ public:
         plan_by_messages();
         const bool crowded = m.crowded;
         const std::uint64_t number = m.number;
-        const int ranks_per_host = m.ranks_per_host;
         const host_map hosts = m.hosts;
         const auto b = std::make_shared<messaging_backend>(std::move(m), size);
         auto self = std::make_unique<rank_context>(rank, size, b->own_memory(size), b);
@@ -42,7 +41,6 @@ public:
         self->crowded = crowded;
         self->waits = wait_policy(crowded, true);
         self->number = number;
-        self->layout.ranks_per_host = ranks_per_host;
         self->layout.hosts = hosts;
         b->links_.self = self.get();
         for (message_transport* t : {b->links_.collectives.get(), b->links_.messages.get()}) {

@@ -17,41 +17,18 @@
 
 namespace colls::inline v1::detail {
 
-/// hierarchical<direct, circulant<>> of a collective, for hosts of this many ranks: made when first asked for, and
-/// kept.
-template <int... C>
-const candidate* two_level_candidate(collective what, int ranks_per_host, std::integer_sequence<int, C...>) {
-    struct known {
-        collective what;
-        int ranks_per_host;
-        const candidate* made;
-    };
-    static std::mutex mutex;
-    static std::vector<known>& all = *new std::vector<known>;  // never destroyed: threads may outlive main
-    const std::lock_guard lock(mutex);
-    for (const known& k : all)
-        if (k.what == what && k.ranks_per_host == ranks_per_host) return k.made;
-    const candidate* made = nullptr;
-    const auto make = [&]<int c>(std::integral_constant<int, c>) {
-        constexpr auto it = static_cast<collective>(c);
-        using family = hierarchical<direct, circulant<>>;
+/// hierarchical<direct, circulant<>>, for hosts of this many consecutive ranks.
+template <collective C>
+void add_hierarchical(std::vector<candidate>& to, int ranks_per_host) {
+    using family = hierarchical<direct, circulant<>>;
+    if constexpr (colls::provides<family, C>) {
+        const auto s = colls::schedule_of<C>(family{.node = ranks_per_host});
         const std::string_view name = written_name<family>();
-        if constexpr (colls::provides<family, it>)
-            if (what == it) {
-                const auto s = colls::schedule_of<it>(family{.node = ranks_per_host});
-                made = new candidate{.name = name,
-                    .schedule = any_schedule(s, proven_table_of<std::remove_const_t<decltype(s)>>, name),
-                    .period = rooted(it) || is_scan(it) ? 0 : ranks_per_host};
-            }
-    };
-    (make(std::integral_constant<int, C>{}), ...);
-    all.push_back({what, ranks_per_host, made});
-    return made;
+        to.push_back({.name = name,
+            .schedule = any_schedule(s, proven_table_of<std::remove_const_t<decltype(s)>>, name),
+            .period = rooted(C) || is_scan(C) ? 0 : ranks_per_host});
+    }
 }
-inline const candidate* two_level_candidate(collective what, int ranks_per_host) {
-    return two_level_candidate(what, ranks_per_host, std::make_integer_sequence<int, collective_count>{});
-}
-
 /// host_hierarchy of Inter, with all lanes, and with one where the collective lets lanes be chosen.
 template <class Inter, collective C>
 void add_host_hierarchies(std::vector<candidate>& to, host_map hosts, int root) {
@@ -67,10 +44,11 @@ void add_host_hierarchies(std::vector<candidate>& to, host_map hosts, int root) 
         if constexpr (!owned(C)) add(1, leaders);
     }
 }
-/// host_hierarchy of circulant graphs, or of trees where these have no schedule, for a call with that root on those
-/// hosts: made when first asked for, and kept.
+/// For host_layout::two_levels: hierarchical where hosts have equally many consecutive ranks; else host_hierarchy of
+/// circulant graphs, or of trees where these have no schedule, for a call with that root. Made when first asked for,
+/// and kept.
 template <int... C>
-candidates host_hierarchy_candidates(collective what, host_map hosts, int root, std::integer_sequence<int, C...>) {
+candidates kept_two_level_candidates(collective what, host_map hosts, int root, std::integer_sequence<int, C...>) {
     struct known {
         collective what;
         host_map hosts;
@@ -80,7 +58,8 @@ candidates host_hierarchy_candidates(collective what, host_map hosts, int root, 
     };
     static std::mutex mutex;
     static std::vector<known>& all = *new std::vector<known>;  // never destroyed: threads may outlive main
-    if (!rooted(what)) root = 0;
+    const int each = hosts.ranks_per_host();
+    if (!rooted(what) || each > 0) root = 0;
     const std::lock_guard lock(mutex);
     for (const known& k : all)
         if (k.what == what && k.hosts == hosts && k.root == root) return k.list();
@@ -88,6 +67,7 @@ candidates host_hierarchy_candidates(collective what, host_map hosts, int root, 
     const auto make = [&]<int c>(std::integral_constant<int, c>) {
         constexpr auto it = static_cast<collective>(c);
         if (what != it) return;
+        if (each > 0) return add_hierarchical<it>(made, each);
         add_host_hierarchies<circulant<>, it>(made, hosts, root);
         if constexpr (rooted(it)) add_host_hierarchies<tree<>, it>(made, hosts, root);
     };
@@ -95,13 +75,8 @@ candidates host_hierarchy_candidates(collective what, host_map hosts, int root, 
     all.push_back({what, hosts, root, std::move(made)});
     return all.back().list();
 }
-
-/// For host_layout::two_levels: hierarchical where hosts have equally many consecutive ranks, else host_hierarchy.
-inline candidates two_level_candidates_on(collective what, int ranks_per_host, host_map hosts, int root) {
-    if (ranks_per_host == 0)
-        return host_hierarchy_candidates(what, hosts, root, std::make_integer_sequence<int, collective_count>{});
-    const candidate* const one = two_level_candidate(what, ranks_per_host);
-    return {one, one != nullptr ? 1 : 0};
+inline candidates two_level_candidates_on(collective what, host_map hosts, int root) {
+    return kept_two_level_candidates(what, hosts, root, std::make_integer_sequence<int, collective_count>{});
 }
 
 }  // namespace colls::inline v1::detail

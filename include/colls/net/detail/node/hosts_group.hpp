@@ -97,13 +97,9 @@ struct neighbours {
             while (host(host_of.back()) != host(m)) ++host_of.back();
         }
         const host_map all(host_of);
-        const int n = all.ranks(), each = all.size_of(0);
-        bool in_order = all.hosts() > 1 && all.hosts() * each == n;
-        for (int r = 0; r < n; ++r) in_order = in_order && all.host_of(r) == r / each;
-        if (in_order) ranks_per_host = each;
         if (all.hosts() > 1 && all.largest() > 1) hosts = all;
         share_memory = s.host_memory && all.largest() > 1;
-        for (int r = 0; r < n; ++r) {
+        for (int r = 0; r < all.ranks(); ++r) {
             const bool same_host = all.host_of(r) == all.host_of(rank);
             number_here.push_back(same_host ? count++ : none);
             if (!same_host) continue;
@@ -117,7 +113,6 @@ struct neighbours {
     std::vector<int> in_arena;     ///< of each of those, its number in the host's arena
     int count = 0;                 ///< ranks of the group on this host
     int first = none;              ///< the first of them
-    int ranks_per_host = 0;        ///< where several hosts have equally many ranks, in order; else 0
     host_map hosts;                ///< where there are several hosts, and one of them has several ranks
     bool share_memory = false;     ///< on some host the group has several ranks
 };
@@ -158,7 +153,6 @@ public:
                 return std::make_unique<routed_transport>(f.rank, here.number_here,
                     g->within_host(all[static_cast<std::size_t>(here.first)], which, f.rank, here), std::move(network));
             });
-            m.ranks_per_host = here.ranks_per_host;
             m.hosts = here.hosts;
         }
         m.number = f.place + 1;  // never 0
