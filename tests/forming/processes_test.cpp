@@ -348,7 +348,7 @@ TEST_CASE("processes: a process that dies before it has joined is an error of ru
 TEST_CASE("processes: a failure report that is being written is waited for, and its rank named", "[processes]") {
     // Rank 1 never joins. Rank 0 waits for it, and sees a report that has been begun and is not complete.
     colls::processes::detail::arena memory(2);
-    memory.be(0);
+    memory.become_rank(0);
     colls::detail::poison_state& report = memory.whole().poison();
     report.state.store(1, std::memory_order_relaxed);
     std::thread reporter([&] {

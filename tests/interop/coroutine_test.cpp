@@ -424,7 +424,7 @@ TEST_CASE("coroutines: one runs a loop of its own, and then waits in the outer o
             co_await colls::start::all_reduce(comm, std::span(&y, 1), colls::sum);
             went_on = true;
         };
-        interop::run(outer(), beside());
+        interop::run(outer(), another_group());
         expect(x == 9, "the sum is another");
     });
 }

@@ -44,7 +44,7 @@ std::size_t wrong(int n, const call_kind& kind, std::size_t bytes, F perform) {
     });
     return all;
 }
-void rightly(colls::communicator& comm, const trial& t, const element_type& type) {
+void write_expected(colls::communicator& comm, const trial& t, const element_type& type) {
     for (const call& c : t.calls()) type.run(comm, c);
 }
 const element_type& float_type() { return *type_named("float"); }
@@ -111,7 +111,7 @@ TEST_CASE("perf: the check of data accepts right results, of every call, type an
                             const reduction used = reduces(what) ? op : reduction::none;
                             trial t(comm, {what, &type, used, n - 1, in_place, -1, 1},
                                 shape_of(what, 777, type.size, n), pairs);
-                            const std::size_t found = t.wrong_after(3, [&] { rightly(comm, t, type); });
+                            const std::size_t found = t.wrong_after(3, [&] { write_expected(comm, t, type); });
                             const std::lock_guard lock(mutex);
                             if (found > 0)
                                 failures += std::string(name_of(what)) + " " + std::string(type.name) + " " +
@@ -126,7 +126,7 @@ TEST_CASE("perf: the check of data counts each wrong element, and each guard byt
     const call_kind kind{job::all_reduce, &float_type(), reduction::sum, 0, false, -1, 0};
     const auto spoiled = [&](auto spoil) {
         return wrong(3, kind, 4000, [&](colls::communicator& comm, trial& t) {
-            rightly(comm, t, float_type());
+            write_expected(comm, t, float_type());
             if (comm.rank() == 1) spoil(t.calls().front());
         });
     };
@@ -186,7 +186,7 @@ TEST_CASE("perf: the check of order finds operands that are swapped", "[perf]") 
     for (const std::size_t size : {std::size_t{1}, std::size_t{2}, std::size_t{4}, std::size_t{8}}) {
         const element_type& type = unsigned_of(size);
         const call_kind kind{job::all_reduce, &type, reduction::compose, 0, false, -1, 0};
-        CHECK(wrong(4, kind, 4000, [&](auto& comm, trial& t) { rightly(comm, t, type); }) == 0);
+        CHECK(wrong(4, kind, 4000, [&](auto& comm, trial& t) { write_expected(comm, t, type); }) == 0);
         // Ranks 0 and 1 contribute what is the other's.
         CHECK(wrong(4, kind, 4000, [&](auto& comm, trial& t) {
             const call c = t.calls().front();
@@ -206,7 +206,7 @@ TEST_CASE("perf: every family's schedule of scatter and gather runs by its name"
             CAPTURE(name, name_of(what));
             REQUIRE(provides(name, *collective_of(what)));
             const call_kind kind{what, &float_type(), reduction::none, 2, true, index, 0};
-            CHECK(wrong(5, kind, 4000, [&](auto& comm, trial& t) { rightly(comm, t, float_type()); }) == 0);
+            CHECK(wrong(5, kind, 4000, [&](auto& comm, trial& t) { write_expected(comm, t, float_type()); }) == 0);
             ++run;
         }
     CHECK(run >= 4);

@@ -260,10 +260,10 @@ inline schedule_choice resolve_given(rank_context& self, collective what, const 
 inline bool is_unsized(const call& c) { return c.ragged || (traits_of(c.what).owned() && traits_of(c.what).rooted()); }
 
 /// The execution plan of a call, or none for the eager path, which may be taken if `eager`. The rank context keeps it:
-/// once there was a call of the kind there is no search among the candidates, and no lock. `telling`: a schedule
+/// once there was a call of the kind there is no search among the candidates, and no lock. `for_sample`: a schedule
 /// instead of the eager path, with its bits, that tells the distance of the cores.
 inline schedule_choice resolve(
-    rank_context& self, const call& c, const chooser& how, bool eager, bool telling = false) {
+    rank_context& self, const call& c, const chooser& how, bool eager, bool for_sample = false) {
     if (how.given) return resolve_given(self, c.what, *how.given);
     const bool unsized = is_unsized(c);
     const std::size_t bytes = unsized ? 0 : c.count * c.element, posted = unsized ? 0 : eager_bytes(c, self.size);
@@ -274,12 +274,12 @@ inline schedule_choice resolve(
                               std::uint64_t{in_order} << 20 | std::uint64_t{unsized} << 21 |
                               std::uint64_t{eager} << 22 | std::uint64_t{posted <= eager_capacity} << 23 |
                               std::uint64_t{c.reproducible} << 24 | std::uint64_t{near_so_far(self)} << 25 |
-                              std::uint64_t{telling} << 26 | static_cast<std::uint64_t>(root) << 32;
+                              std::uint64_t{for_sample} << 26 | static_cast<std::uint64_t>(root) << 32;
     if (const schedule_choice* const p = self.choices.find(key, [](const schedule_choice&) { return true; })) return *p;
     const demand d{
-        c.what, class_bytes(bytes), posted, in_order, unsized, eager, c.reproducible || (telling && c.op), root};
+        c.what, class_bytes(bytes), posted, in_order, unsized, eager, c.reproducible || (for_sample && c.op), root};
     const prediction best = choose(self, d, list_of_candidates(c.what)());
-    schedule_choice p{.key = key, .name = eager_name, .tells_distance = telling};
+    schedule_choice p{.key = key, .name = eager_name, .takes_sample = for_sample};
     if (best.of) {
         p.plan = execution_plan_for(best.of->schedule, self.size, reached_by(self));
         p.name = best.of->name;
@@ -294,9 +294,9 @@ inline schedule_choice resolve(
     if (self.env.debug != debug_level::warn && self.rank == 0)
         say(error_text() << "colls: " << name_of(c.what) << " of about " << static_cast<std::size_t>(class_bytes(bytes))
                          << " bytes, " << self.size << " ranks"
-                         << (c.reproducible ? ", reproducible: "
-                                : telling   ? ", one call of 128, to tell the distance of the cores: "
-                                            : ": ")
+                         << (c.reproducible  ? ", reproducible: "
+                                : for_sample ? ", one call of 128, to tell the distance of the cores: "
+                                             : ": ")
                          << p.name << ", predicted " << best.seconds * 1e6 << " us"
                          << (p.staged == nullptr                     ? ""
                                 : p.staged->within == reach::scratch ? "; ordinary buffers staged: "

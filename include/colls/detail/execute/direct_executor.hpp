@@ -69,10 +69,10 @@ private:
     /// Is it known beforehand that all ranks go by the plan that the operation begins with?
     bool is_agreed() const { return self_.access.is_whole() || self_.size == 1 || (arguments.ragged && !copies_now()); }
     /// `p`, as this rank tells it to the others.
-    std::uintptr_t told_buffer(const std::byte* p, bool reached) const {
+    std::uintptr_t to_be_published(const std::byte* p, bool reached) const {
         return reached ? self_.access.to_offset(p) : out_of_reach | reinterpret_cast<std::uintptr_t>(p);
     }
-    std::byte* told_by(std::uintptr_t p) const {
+    std::byte* published_address(std::uintptr_t p) const {
         return is_out_of_reach(p) ? reinterpret_cast<std::byte*>(p ^ out_of_reach) : self_.access.from_offset(p);
     }
     std::size_t scratch_bytes() const {
@@ -346,8 +346,8 @@ inline void direct_executor::enter() {
         out_offsets = static_cast<const std::size_t*>(std::memcpy(next + tables, out_offsets, tables));
     operation_line& own = line_of(self_.rank);
     own.fingerprint = fingerprint_;
-    own.in = told_buffer(in, in_reached);
-    own.out = told_buffer(out, out_reached);
+    own.in = to_be_published(in, in_reached);
+    own.out = to_be_published(out, out_reached);
     own.scratch = self_.access.to_offset(scratch);
     own.in_offsets = self_.access.to_offset(in_offsets);
     own.out_offsets = self_.access.to_offset(out_offsets);
@@ -382,8 +382,8 @@ inline const rank_buffers* direct_executor::buffers_of(int rank) {
     const operation_line& l = line_of(rank);
     if (l.progress.load(std::memory_order_acquire) < progress_word(0, 0)) return nullptr;
     if (l.fingerprint != fingerprint_) fail_mismatch(self_, site, rank, l.fingerprint);
-    b = {sequence + 1, !is_out_of_reach(l.in), !is_out_of_reach(l.out), told_by(l.in), told_by(l.out),
-        self_.access.from_offset(l.scratch),
+    b = {sequence + 1, !is_out_of_reach(l.in), !is_out_of_reach(l.out), published_address(l.in),
+        published_address(l.out), self_.access.from_offset(l.scratch),
         reinterpret_cast<const std::size_t*>(self_.access.from_offset(l.in_offsets)),
         reinterpret_cast<const std::size_t*>(self_.access.from_offset(l.out_offsets)), l.count};
     return &b;
@@ -614,7 +614,7 @@ inline bool direct_executor::advance() {
 inline void direct_executor::finish() {
     confirm(self_, site);
     // What rank 0 decides here the others are to see once they see that this operation is over.
-    if (adapts_) distance::sample(self_, sequence, arguments.count * arguments.element, choice_.tells_distance);
+    if (adapts_) distance::sample(self_, sequence, arguments.count * arguments.element, choice_.takes_sample);
     rank_state& state = self_.memory.state(self_.rank);
     std::uint64_t completed = state.completed.load(std::memory_order_relaxed);
     self_.direct.finished |= std::uint32_t{1} << (sequence - completed);

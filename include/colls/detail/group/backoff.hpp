@@ -78,7 +78,7 @@ public:
     }
 
     /// Instead of waiting, for a caller that polls: the same checks and the same deadline. Never waits.
-    void asked(const wait_site& at) {
+    void check_without_waiting(const wait_site& at) {
         if (++steps_ % 16 == 0) look(at);
     }
 

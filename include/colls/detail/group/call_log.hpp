@@ -68,10 +68,10 @@ struct direct_calls {
 /// Calls by the eager path, numbered.
 struct eager_calls {
     std::uint64_t count = 0;
-    std::uint64_t last_full = 0;  ///< 1 + the latest of them in which every rank heard from every rank
-    std::uint64_t by_all = 0;     ///< how many all ranks have made: a lower bound, refreshed when it does not suffice
-    std::uint64_t telling = 0;    ///< calls that may tell the distance of the cores (execute/distance.hpp)
-    int near_votes = 0;           ///< rank 0: samples of late that say near, less those that say far
+    std::uint64_t last_full = 0;   ///< 1 + the latest of them in which every rank heard from every rank
+    std::uint64_t by_all = 0;      ///< how many all ranks have made: a lower bound, refreshed when it does not suffice
+    std::uint64_t may_sample = 0;  ///< calls that may tell the distance of the cores (execute/distance.hpp)
+    int near_votes = 0;            ///< rank 0: samples of late that say near, less those that say far
 };
 
 /// Messages to or from one rank.

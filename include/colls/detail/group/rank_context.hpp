@@ -71,7 +71,7 @@ struct schedule_choice {
     /// Instead of `plan` where a rank's buffer is out of the others' reach; null: one of the same schedule.
     const execution_plan* staged = nullptr;
     std::string_view name = {}, staged_name = {};  ///< of the schedules, for texts
-    bool tells_distance = false;  ///< taken once in a while instead of the eager path: a sample of the distance follows
+    bool takes_sample = false;  ///< taken once in a while instead of the eager path: a sample of the distance follows
 };
 
 /// Choices by their keys: a hash table, since a program may call with thousands of sizes, and each call looks one up.

@@ -51,7 +51,7 @@ inline bool depends_on_distance(const rank_context& self, const request& q) {
     return posted >= distance::eager_bytes_for_sample && posted <= eager_capacity;
 }
 /// The schedule of such a call that tells the distance. Its bits are those of the eager path.
-[[gnu::cold]] [[gnu::noinline]] inline schedule_choice resolve_telling(rank_context& self, const request& q) {
+[[gnu::cold]] [[gnu::noinline]] inline schedule_choice resolve_for_sample(rank_context& self, const request& q) {
     const schedule_choice p = resolve_schedule(self, q, true);
     return p.plan ? p : resolve(self, q.c, q.how, false, true);
 }
@@ -74,11 +74,11 @@ inline schedule_choice check(rank_context& self, request& q, bool eager, bool pe
         if (performed && !q.how.given && q.c.count * q.c.element >= distance::eager_bytes_for_sample &&
             depends_on_distance(self, q)) {
             counted = true;
-            if (++self.eager.telling % distance::eager_calls_for_sample == 0) return resolve_telling(self, q);
+            if (++self.eager.may_sample % distance::eager_calls_for_sample == 0) return resolve_for_sample(self, q);
         }
         return resolve_schedule(self, q, eager);
     } catch (const error& x) {
-        if (counted) --self.eager.telling;  // the other ranks count a call that is made
+        if (counted) --self.eager.may_sample;  // the other ranks count a call that is made
         tell_refusal(self, x.what());
         throw;
     }

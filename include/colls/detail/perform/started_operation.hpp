@@ -14,7 +14,7 @@ inline void make_room_in_flight(rank_context& self) {
 }
 /// Gives the operation to its caller. It holds the rank context until `release_operation`.
 inline operation_state* hand_to_caller(rank_context& self, operation_state& o) {
-    o.asked = backoff(self);
+    o.between_tests = backoff(self);
     o.group = self.shared_from_this();
     if (o.of == nullptr) make_room_in_flight(self);
     self.operations.start(o);
@@ -101,7 +101,7 @@ inline void test_operation(rank_context& self, operation_state*& o) {
     run_on(self, o, [&] {
         guarded(self, o->site.what, [&] {
             progress(self);
-            if (!o->done) o->asked.asked(o->site);
+            if (!o->done) o->between_tests.check_without_waiting(o->site);
         });
     });
 }

@@ -24,9 +24,9 @@ public:
     void look_before(const char* what) {
         reports_.judge_suspect();
         // An operation that waited just before has moved messages already: what this one sends comes first.
-        if (!looked_) links_.collectives->progress();
-        looked_ = false;
-        fresh_ = true;
+        if (!has_progressed_) links_.collectives->progress();
+        has_progressed_ = false;
+        has_begun_ = true;
         rank_context& self = *links_.self;
         if (self.memory.poison().state.load(std::memory_order_relaxed) == 0) return;
         leave(self);
@@ -47,11 +47,11 @@ private:
             all_.reports_.call_begun();
         }
         bool advance() override {
-            if (!all_.fresh_) {
+            if (!all_.has_begun_) {
                 all_.links_.collectives->progress();
-                all_.looked_ = true;
+                all_.has_progressed_ = true;
             }
-            all_.fresh_ = false;
+            all_.has_begun_ = false;
             bool reached = done;
             for (auto i = all_.order_.begin(); i != all_.order_.end();) {
                 ordered_collective& next = **i;
@@ -74,8 +74,8 @@ private:
 
     const message_links& links_;
     rank_reports& reports_;
-    std::vector<ordered_collective*> order_;  // that are not over, in the order in which they were started
-    bool fresh_ = false, looked_ = false;     // an operation has just begun; progress has been made in one
+    std::vector<ordered_collective*> order_;           // that are not over, in the order in which they were started
+    bool has_begun_ = false, has_progressed_ = false;  // an operation has just begun; progress has been made in one
 };
 
 }  // namespace colls::inline v1::detail

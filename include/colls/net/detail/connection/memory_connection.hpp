@@ -124,7 +124,7 @@ private:
     }
     // The rings are there from the beginning.
     static void connect() {}
-    bool takes(ring_pair&, const control_message& what) {
+    bool should_report(ring_pair&, const control_message& what) {
         if (what.what == control_kind::broken) read(messages_, all);  // it comes behind the messages written before it
         return !is_over();
     }

@@ -389,7 +389,7 @@ private:
         return bytes;
     }
     // False: a control message that is not to be reported now.
-    bool takes(const connection_socket& s, const control_message& what) {
+    bool should_report(const connection_socket& s, const control_message& what) {
         // It comes behind the messages that were written before it.
         if (what.what == control_kind::broken && &s == &control_socket() && message_socket().carries_frames())
             read(message_socket(), most_reads);

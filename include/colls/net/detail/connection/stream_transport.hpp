@@ -141,7 +141,8 @@ private:
             const arrival what = s.reader.next();
             switch (what) {
                 case arrival::control:
-                    if (self().takes(s, s.reader.control()) && listener()) listener()->heard(peer_, s.reader.control());
+                    if (self().should_report(s, s.reader.control()) && listener())
+                        listener()->heard(peer_, s.reader.control());
                     continue;
                 case arrival::unexpected:
                     if (const message_header &wanted = s.reader.wanted(), &got = s.reader.got(); listener())

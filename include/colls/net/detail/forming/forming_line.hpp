@@ -23,8 +23,8 @@ public:
     /// a millisecond.
     [[gnu::cold]] void check() {
         const double now = seconds_now();
-        if (over_ || now < looked_ + 1e-3) return;
-        looked_ = now;
+        if (over_ || now < looked_at_ + 1e-3) return;
+        looked_at_ = now;
         polls_.clear();
         for (const end& e : ends_) polls_.push_back({e.fd.get(), POLLIN, 0});
         if (poll(polls_.data(), polls_.size(), 0) <= 0) return;
@@ -108,7 +108,7 @@ private:
     int rank_ = 0, step_ = 0;
     std::vector<end> ends_;
     std::vector<pollfd> polls_;
-    double looked_ = 0;
+    double looked_at_ = 0;
     bool over_ = false;  // an error has been heard
 };
 

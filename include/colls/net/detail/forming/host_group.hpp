@@ -82,7 +82,7 @@ inline bool all_on_one_host(const std::vector<member_record>& all) {
         a = std::make_shared<arena>(n, fetch(socket, timeout, rank, here[0], check));
     }
     a->check_others = check;
-    a->be(static_cast<int>(std::find(here.begin(), here.end(), rank) - here.begin()));
+    a->become_rank(static_cast<int>(std::find(here.begin(), here.end(), rank) - here.begin()));
     return a;
 }
 
@@ -149,7 +149,7 @@ inline bool all_on_one_host(const std::vector<member_record>& all) {
     }
     if (!ok_everywhere(a != nullptr)) return {};
     a->number = number;
-    a->be(rank);
+    a->become_rank(rank);
     a->check_others = check;
     communicator comm = whole_group(a, env);
     if (!kept_arenas::ranks_of(*a, processes).empty()) kept_arenas::of_process().keep(a);

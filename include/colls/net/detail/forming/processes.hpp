@@ -244,7 +244,7 @@ COLLS_INLINE void run(int n, rank_task f) {
         if (getppid() != parent) _exit(1);
         dump_on_signal();
         int status = 0;
-        shared->be(r);
+        shared->become_rank(r);
         try {
             const environment env = environment::read();
             communicator comm = env.tcp ? message_group(shared, env.timeout) : whole_group(shared, env);
