@@ -71,7 +71,7 @@ std::vector<rank_buffers> buffers_of(In& in, Out& out) {
     return all;
 }
 
-/// Of a call whose blocks are balanced.
+/// The layout of a call whose blocks are balanced.
 struct balanced_blocks {};
 
 /// Where blocks of the given sizes begin in the longer one of the buffers, which has them all.

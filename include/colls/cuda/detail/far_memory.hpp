@@ -49,7 +49,7 @@ struct far_layout {
     std::uint64_t window_bytes = 0;  ///< a multiple of 128
     std::uint32_t pieces = 0;        ///< of a post in each direction, at most; a multiple of 16
 
-    /// Of each rank: a poison word, a refusal and a text, which the proxy writes for a rank of another host.
+    /// Bytes for each rank: a poison word, a refusal and a text, which the proxy writes for a rank of another host.
     static constexpr std::uint64_t shadow_bytes = 512;
     constexpr std::uint64_t arrived_bytes() const { return (static_cast<std::uint64_t>(ranks) * 8 + 127) / 128 * 128; }
     constexpr std::uint64_t post_bytes() const {
@@ -86,7 +86,7 @@ struct far_memory {
 
     static constexpr std::uint8_t elsewhere = 0xff;
     COLLS_HOST_DEVICE bool is_far(int rank) const { return places[rank] == elsewhere; }
-    /// Of a rank on another host: what a workspace begins with.
+    /// What a workspace begins with, of a rank on another host.
     COLLS_HOST_DEVICE std::byte* shadow(int rank) const {
         return base + static_cast<std::uint64_t>(rank) * far_layout::shadow_bytes;
     }

@@ -273,7 +273,7 @@ private:
             rank_, r);
     }
     void connect(shared_allocations& memory) {
-        // Of each rank: absolute, exported, and none of a user yet.
+        // The regions of each rank: absolute, exported, and none of a user yet.
         std::vector<std::uint64_t> regions(all_.size() * shared_address::most_regions);
         std::vector<descriptor> processes;
         for (int r = 0; r < n_; ++r) {

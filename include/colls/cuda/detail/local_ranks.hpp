@@ -89,7 +89,7 @@ public:
     const workspace_layout& sizes() const { return sizes_; }
     const options& chosen_options() const { return options_; }
     const std::vector<local_rank>& ranks() const { return ranks_; }
-    /// Of each local rank, in device memory.
+    /// The handle of each local rank, in device memory.
     const rank_handle* handles() const { return reinterpret_cast<const rank_handle*>(handles_.data()); }
 
     /// The multicast memory of the group, as the one local rank reaches it.

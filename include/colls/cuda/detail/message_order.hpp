@@ -14,7 +14,8 @@ namespace colls::inline v1::cuda::detail {
 /// What a rank sends and receives in one group of calls.
 class message_order {
 public:
-    /// Of rank `rank` of n, whose kernels have this many channels. sends, receives: in the order of the calls.
+    /// The order of rank `rank` of n, whose kernels have this many channels. sends, receives: in the order of the
+    /// calls.
     message_order(int rank, int n, int channels, std::vector<message> sends, std::vector<message> receives)
         : rank_(rank), n_(n), channels_(channels), sends_(std::move(sends)), receives_(std::move(receives)) {
         sort(sends_, true);

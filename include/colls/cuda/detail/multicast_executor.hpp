@@ -86,7 +86,7 @@ COLLS_DEVICE quad load_folded(const std::byte* from) {
     [[maybe_unused]] const std::size_t at = __cvta_generic_to_global(from);
     quad q{};
     if constexpr (std::is_same_v<T, float>) {
-        // Of floats as of 32 bits each: what is loaded is only moved.
+        // Floats count as 32 bits each: what is loaded is only moved.
         float f[4] = {};
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
         asm volatile("multimem.ld_reduce.relaxed.sys.global.add.v4.f32 {%0, %1, %2, %3}, [%4];"
@@ -207,7 +207,7 @@ private:
     COLLS_DEVICE const rank_handle& self() const { return g_.state().self; }
     COLLS_DEVICE const kernel_call& call() const { return g_.state().call; }
     COLLS_DEVICE int n() const { return self().sizes.ranks; }
-    /// Of the channel's window.
+    /// Where the channel's window begins.
     COLLS_DEVICE std::uint64_t offset() const { return static_cast<std::uint64_t>(channel_) * window_.bytes_each; }
 
     COLLS_DEVICE void copy_in(std::byte* window, std::uint64_t first, std::uint32_t count) {

@@ -22,7 +22,7 @@ class packet_moves {
 protected:
     COLLS_DEVICE packet_moves(const G& g, int channel, const Op& op) : g_(g), op_(op), channel_(channel) {}
 
-    // Of a unit.
+    // Sizes of a unit.
     static constexpr std::uint64_t bytes = packet_unit<T>, packets = bytes / 8, elements = bytes / sizeof(T);
     /// Units that a thread loads at once.
     static constexpr int at_once = packets > 2 ? 1 : elements > 4 ? 2 : 4;

@@ -28,7 +28,7 @@ namespace colls::inline v1::cuda::detail {
 /// The groups of this process on one device, and their launches in flight. Can be used by several threads.
 class device_residency {
 public:
-    /// Of that device, for the whole process.
+    /// The residency of that device, for the whole process.
     static device_residency& of(int device) {
         static std::mutex mutex;
         static std::vector<std::pair<int, std::unique_ptr<device_residency>>> all;

@@ -71,9 +71,10 @@ private:
     /// The scratch slot in which data for a slot lands in a round that overwrites what it sends.
     COLLS_DEVICE static int landing_slot(G& g, int slot) { return g.state().call.width + slot; }
 
-    /// Of a chunk: stage copies input that others cannot reach to scratch memory; receive, once a round, pulls what
-    /// arrives; or land, which pulls it into landing slots, and move_landed, which moves it from there to its slots;
-    /// deliver writes results that are not in the output yet; post copies what other hosts receive into a window.
+    /// The phases of a chunk: stage copies input that others cannot reach to scratch memory; receive, once a round,
+    /// pulls what arrives; or land, which pulls it into landing slots, and move_landed, which moves it from there to
+    /// its slots; deliver writes results that are not in the output yet; post copies what other hosts receive into a
+    /// window.
     enum class phase : int { stage, deliver, post, move_landed, receive, land };
 
     /// Where a slot of a role is read in a phase: as it was at the start of the round, or as it has landed.
@@ -143,7 +144,7 @@ private:
 
     // Between hosts.
 
-    /// Of what a port sends to another host, or receives from there.
+    /// How many blocks a port sends to another host, or receives from there.
     COLLS_DEVICE static int far_blocks(G& g, bool receives, int port) {
         if (what == collective::barrier) return 0;
         if (!receives) return slots::blocks_of(g, true, port).size();

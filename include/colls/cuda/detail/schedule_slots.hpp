@@ -41,7 +41,7 @@ protected:
         return g.state().schedule.slots[role * g.state().call.width + slot];
     }
 
-    /// Of a role on this host.
+    /// The buffers of a role on this host.
     COLLS_DEVICE static peer_buffers& buffers_of(G& g, int role) {
         const rank_handle& self = g.state().self;
         return g.state().buffers[self.far.base == nullptr ? role : place_of(self, rank_of(g, role))];
@@ -227,8 +227,8 @@ protected:
     struct place_of_operand {
         int at, all;
     };
-    /// Of what port p receives, in the order of fold_position. Port `ports` stands for this rank's value, which is
-    /// there if `own`, and comes after one that the rank sends to itself.
+    /// The place of what port p receives, in the order of fold_position. Port `ports` stands for this rank's value,
+    /// which is there if `own`, and comes after one that the rank sends to itself.
     COLLS_DEVICE_CALLED static place_of_operand operand_place(G g, int b, bool own, int p) {
         const schedule_facts& facts = g.state().schedule;
         const auto position = [&](int port) {

@@ -86,7 +86,7 @@ struct workspace_layout {
     }
 };
 
-/// Of a timeout in seconds; for ever where it is infinite, or longer than thirty years.
+/// The nanoseconds of a timeout in seconds; for ever where it is infinite, or longer than thirty years.
 inline std::uint64_t nanoseconds_of(double seconds) {
     return seconds < 1e9 ? static_cast<std::uint64_t>(seconds * 1e9) : ~std::uint64_t{0};
 }
