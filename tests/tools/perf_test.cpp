@@ -1,6 +1,8 @@
 // The parts of colls_perf: sizes, factors, data and their check, which must find what is wrong.
 #include "catch.hpp"
 
+#include <input.hpp>
+#include <perf/chart.hpp>
 #include <perf/measure.hpp>
 #include <perf/report.hpp>
 #include <perf/run.hpp>
@@ -50,6 +52,39 @@ void write_expected(colls::communicator& comm, const trial& t, const element_typ
 const element_type& float_type() { return *type_named("float"); }
 
 }  // namespace
+
+TEST_CASE("perf: a chart leaves out what has no bytes or no time", "[perf]") {
+    const auto measured = [](std::size_t bytes, double seconds) {
+        row r;
+        r.what = job::all_reduce;
+        r.type = "float";
+        r.ranks = 2;
+        r.size = shape_of(job::all_reduce, bytes, 4, 2);
+        r.out_of_place.emplace();
+        r.out_of_place->time.seconds = seconds;
+        return r;
+    };
+    const options o;
+    row empty = measured(16, 1e-6);
+    empty.size.whole = 0;
+    const row small = measured(1024, 1e-6), large = measured(4096, 2e-6);
+    const std::string alone = draw(o, {small, large}, {});
+    CHECK((draw(o, {empty, small, large}, {}) == alone));
+    CHECK((draw(o, {small, measured(2048, 0), large}, {}) == alone));
+    CHECK((draw(o, {small, measured(2048, 3e-6), large}, {}) != alone));
+}
+
+TEST_CASE("tools: the distance of two words is the least number of letters to change", "[perf]") {
+    CHECK(input::distance("", "") == 0);
+    CHECK(input::distance("abc", "") == 3);
+    CHECK(input::distance("", "abc") == 3);
+    CHECK(input::distance("ring", "ring") == 0);
+    CHECK(input::distance("ring", "rings") == 1);
+    CHECK(input::distance("aring", "ring") == 1);
+    CHECK(input::distance("kitten", "sitting") == 3);
+    CHECK(input::distance("abcd", "bcda") == 2);
+    CHECK(input::distance("abc", "xyz") == 3);
+}
 
 TEST_CASE("perf: bus bandwidth factors are those of nccl-tests", "[perf]") {
     CHECK(bus_factor(job::all_reduce, 4) == Approx(1.5));  // 2 (n - 1) / n

@@ -17,6 +17,7 @@
 #include <filesystem>
 #include <fstream>
 #include <mutex>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -126,6 +127,22 @@ TEST_CASE("tune: finds the schedule that is faster than the choice, and gives th
     CHECK(found[0].faster[0].seconds < found[0].usual_seconds);
     CHECK(support::says(tuning_table({found[0]}, lines_of({found[0]})), " ring "));
     CHECK(support::says(tuning_table({cells[0]}, {}), "is best at all 1 sizes"));
+}
+
+TEST_CASE("tune: a remark is cut into lines that the library reads, and loses nothing", "[perf]") {
+    for (const std::size_t length : {0U, 1U, 199U, 200U, 201U, 400U, 401U}) {
+        std::string command;
+        for (std::size_t i = 0; i < length; ++i) command += static_cast<char>('a' + i % 26);
+        std::istringstream text(tuning_text({.measured = "test", .command = command, .ranks = 3, .figures = {}}, {}));
+        std::string read, line;
+        for (int i = 0; i < 2; ++i) std::getline(text, line);
+        CHECK(line == "# test");
+        while (std::getline(text, line) && !line.starts_with("# no line with the machine's figures")) {
+            CHECK((line.size() > 2 && line.size() <= 254 && line.starts_with("# ")));
+            read += line.substr(2);
+        }
+        CHECK(read == command);
+    }
 }
 
 TEST_CASE("tune: a file is replaced as a whole, or refused", "[perf]") {
