@@ -193,7 +193,7 @@ private:
         sizeof(eager_line), eager_capacity, sizeof(pair_line), sizeof(decision_state), 0, sizeof(refusal_state),
         sizeof(told_call), sizeof(distance_state), sizeof(std::atomic<std::uint16_t>), sizeof(bell_line)};
     std::size_t proposal_bytes() const { return (sizeof(proposal_head) + n_ + line - 1) / line * line; }
-    /// Of a part that has rows, with an element for each rank.
+    /// A part has rows, with an element for each rank.
     std::byte* at(int part, std::uint64_t row, int rank) const {
         const std::size_t i = row * n_ + static_cast<std::size_t>(rank);
         if (checks_indices && offset_[part] + (i + 1) * strides[part] > offset_[part + 1]) __builtin_trap();

@@ -87,7 +87,7 @@ public:
             if (const schedule_choice& p = all[slots[i] - 1]; p.key == key && is(p)) return &p;
         return nullptr;
     }
-    /// Of several choices with one key, `find` looks at the one added first before the others.
+    /// `find` looks at the first of several choices with one key before the others.
     void add(const schedule_choice& p) {
         all_.push_back(p);
         if (2 * all_.size() <= slots_.size()) {
