@@ -1126,7 +1126,7 @@ TEST_CASE("colls: hosts that NCCL's file describes", "[tool]") {
     // Between the hosts two ranks share a card: PCIe up, to the card, to the switch, and back.
     CHECK(rows.at(1)["seconds"].get<double>() == Approx(within + 10e-6 + 2 * bytes / 12.5e9));
     CHECK(write("", 2).says("there is no <net>: the hosts are not joined"));
-    CHECK(write("<nic>", 1).says("<nic> is not closed"));
+    CHECK(write("<nic>", 1).says("Start-end tags mismatch"));
     CHECK(write("<pci link_width=\"16\"/>", 1).says("a <pci> lacks 'busid'"));
 }
 

@@ -3,8 +3,6 @@
 #include "catalogue.hpp"
 #include "json_text.hpp"
 
-#include <colls/detail/execute/eager.hpp>
-
 #include <fmt/format.h>
 
 #include <algorithm>
