@@ -14,6 +14,7 @@
 #include <colls/cuda/detail/failure_report.hpp>
 #include <colls/cuda/detail/slot_map.hpp>
 #include <colls/cuda/detail/thread_group.hpp>
+#include <colls/cuda/options.hpp>
 
 namespace colls::inline v1::cuda::detail {
 
@@ -56,22 +57,28 @@ struct far_layout {
         return sizeof(far_post) + 2 * (std::uint64_t{pieces} * sizeof(far_piece) + window_bytes);
     }
     /// Places for pieces of messages between two ranks, in each direction, in the windows of even and odd posts alike:
-    /// these and posts are not used at the same time. All ranks cut messages alike.
-    static constexpr std::uint32_t most_places = 128;
+    /// these and posts are not used at the same time. All ranks cut messages alike. One for each rank, or more, so that
+    /// none has to wait for a message of another pair; a power of two.
+    constexpr std::uint32_t most_places() const {
+        return ranks <= 128 ? 128 : ranks <= 256 ? 256 : ranks <= 512 ? 512 : 1024;
+    }
+    static_assert(max_ranks_of_hosts <= 1024);
     constexpr std::uint64_t place_bytes() const {
-        const std::uint64_t each = window_bytes / (most_places / 2) / 128 * 128;
+        const std::uint64_t each = window_bytes / (most_places() / 2) / 128 * 128;
         return each < 128 ? 128 : each;
     }
     constexpr std::uint32_t places() const {
         const std::uint64_t all = 2 * (window_bytes / place_bytes());
-        return all < most_places ? static_cast<std::uint32_t>(all) : most_places;
+        return all < most_places() ? static_cast<std::uint32_t>(all) : most_places();
     }
-    /// Entries of the list of such pieces. At most 2 * most_places are under way, fewer than the entries, so that
+    /// Entries of the list of such pieces. At most 2 * most_places() are under way, fewer than the entries, so that
     /// before an entry is written again, one behind it is over; and then the proxy, which reads them in order, has read
     /// it.
-    static constexpr std::uint32_t mail_entries = 512;
-    static constexpr std::uint64_t mail_bytes = 128 + mail_entries * sizeof(far_mail) + 2 * most_places * 8;
-    constexpr std::uint64_t channel_bytes() const { return 256 + arrived_bytes() + 2 * post_bytes() + mail_bytes; }
+    constexpr std::uint32_t mail_entries() const { return 4 * most_places(); }
+    constexpr std::uint64_t mail_bytes() const {
+        return 128 + mail_entries() * sizeof(far_mail) + 2 * std::uint64_t{most_places()} * 8;
+    }
+    constexpr std::uint64_t channel_bytes() const { return 256 + arrived_bytes() + 2 * post_bytes() + mail_bytes(); }
     constexpr std::uint64_t bytes() const {
         return static_cast<std::uint64_t>(ranks) * shadow_bytes +
                static_cast<std::uint64_t>(channels) * channel_bytes();
@@ -110,15 +117,15 @@ struct far_memory {
     }
     /// Pieces of messages between two ranks so far: written by the channel's kernels.
     COLLS_HOST_DEVICE std::uint64_t* mailed(int channel) const {
-        return reinterpret_cast<std::uint64_t*>(of_channel(channel + 1) - far_layout::mail_bytes);
+        return reinterpret_cast<std::uint64_t*>(of_channel(channel + 1) - layout.mail_bytes());
     }
     COLLS_HOST_DEVICE far_mail& mail(int channel, std::uint64_t number) const {
-        return reinterpret_cast<far_mail*>(mailed(channel) + 16)[number % far_layout::mail_entries];
+        return reinterpret_cast<far_mail*>(mailed(channel) + 16)[number & (layout.mail_entries() - 1)];
     }
     /// 1 where the piece in a place has left, or arrived: written by the proxy, and set to 0 before by the kernel.
     COLLS_HOST_DEVICE std::uint64_t* moved(int channel, bool receives, std::uint32_t place) const {
-        return reinterpret_cast<std::uint64_t*>(of_channel(channel + 1)) - 2 * far_layout::most_places +
-               (receives ? far_layout::most_places : 0) + place;
+        return reinterpret_cast<std::uint64_t*>(of_channel(channel + 1)) - (receives ? 1u : 2u) * layout.most_places() +
+               place;
     }
     COLLS_HOST_DEVICE std::byte* place(int channel, bool receives, std::uint32_t place) const {
         return window(channel, place & 1, receives) + (place >> 1) * layout.place_bytes();

@@ -15,7 +15,7 @@ namespace colls::inline v1::cuda::detail {
 /// Region `absolute` begins at 0, for addresses that are the same on all ranks. A buffer in region `hidden` cannot be
 /// reached by others: its owner copies what it sends to scratch memory. Regions from `shared` on are buffers of users.
 struct shared_address {
-    static constexpr std::uint32_t absolute = 0, exported = 1, shared = 2, hidden = 0xffffffffu;
+    static constexpr std::uint32_t absolute = 0, exported = 1, shared = 2, hidden = 0xffff;
     static constexpr std::uint32_t most_shared = 16, most_regions = shared + most_shared;
     std::uint64_t at = 0;
     std::uint32_t region = absolute;

@@ -1,14 +1,35 @@
-// From the messages of a call, or of a group of calls, to launches of message_kernel.
+// From the messages of a call, or of a group of calls, to the launch of message_kernel.
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
 #pragma once
 
 #include <colls/cuda/detail/launch.hpp>
 #include <colls/cuda/detail/message_order.hpp>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 namespace colls::inline v1::cuda::detail {
+
+/// Throws unsupported where the group has no room for a launch of messages: a part of it could wait for ever.
+inline void check_room(const local_ranks& ranks, call_name what, const message_list& list) {
+    const int rank = ranks.ranks().front().rank;
+    const std::uint64_t scratch = ranks.sizes().scratch_bytes, taken = list.lane_bytes() + list.stored_bytes();
+    error_text why;
+    if (taken > scratch || (list.hidden > 0 && list.staged_bytes(scratch) < 128)) {
+        why << ": options.scratch_bytes has no room for";
+        if (taken > 0) why << " " << taken << " bytes, the list of " << list.messages() << " messages";
+        if (list.hidden > 0) why << (taken > 0 ? ", and" : "") << " " << 2 * list.hidden << " pieces of 128 bytes";
+    } else if (const int far = std::max(list.far[0], list.far[1]);
+        far > 0 && ranks.far()->memory().layout.places() < static_cast<std::uint32_t>(far)) {
+        why << ": options.far_bytes has no room for a piece of each of " << far << " ranks on other hosts";
+    } else {
+        return;
+    }
+    throw error(errc::unsupported,
+        (error_text() << "colls: cuda: " << what.text << " on rank " << rank << why.text() << ": raise it").text(),
+        rank);
+}
 
 /// Launches all that a rank sends and receives in one group of calls. Throws invalid_argument, unsupported, and what a
 /// launch throws. A template, so that only units that make messages compile its kernel.
@@ -16,28 +37,21 @@ template <class G>
 void launch_messages(local_ranks& ranks, call_name what, std::vector<message> sends, std::vector<message> receives,
     cudaStream_t stream) {
     const int rank = ranks.ranks().front().rank;
-    const workspace_layout& sizes = ranks.sizes();
-    const message_order all(rank, ranks.size(), sizes.channels, std::move(sends), std::move(receives));
+    const message_order all(rank, ranks.size(), ranks.sizes().channels, std::move(sends), std::move(receives),
+        [&](int r) { return ranks.is_far(r); });
     if (all.from_self() != all.to_self()) {
         error_text why;
         why << "it has " << all.from_self() << " messages to itself, and receives " << all.to_self()
             << " from itself: make both in one exchange, or in one group of calls";
         refuse(what, rank, why.text());
     }
-    all.for_each_launch([&](int r) { return ranks.is_far(r); },
-        [&](const message_list& list, int blocks) {
-            if (list.hidden > 0 && sizes.scratch_bytes / static_cast<std::uint64_t>(2 * list.hidden) < 128)
-                throw error(errc::unsupported,
-                    (error_text() << "colls: cuda: " << what.text << " on rank " << rank
-                                  << ": options.scratch_bytes has no room for " << 2 * list.hidden
-                                  << " pieces of 128 bytes: raise it")
-                        .text(),
-                    rank);
-            message_arguments a{ranks.handles(), list};
-            ranks.tell_regions(a.list.begins);
-            void* arguments[] = {&a};
-            launch_kernel(ranks, what, reinterpret_cast<const void*>(&message_kernel<G>), blocks, arguments, stream);
-        });
+    check_room(ranks, what, all.list());
+    all.for_each_launch([&](const message_list& list, int blocks) {
+        message_arguments a{ranks.handles(), list};
+        ranks.tell_regions(a.list.begins);
+        void* arguments[] = {&a};
+        launch_kernel(ranks, what, reinterpret_cast<const void*>(&message_kernel<G>), blocks, arguments, stream);
+    });
 }
 
 /// Checks a buffer of a message, of `bytes`, and adds it to `to`.
@@ -46,8 +60,9 @@ inline void add_message(local_ranks& ranks, call_name what, std::vector<message>
     const int rank = ranks.ranks().front().rank;
     check_rank(what, rank, "rank", peer, ranks.size());
     const bool reached = check_pointer(what, rank, at, bytes, ranks.device(), sends ? "sent" : "received");
-    message m{static_cast<std::byte*>(const_cast<void*>(at)), bytes, peer, shared_address::absolute};
-    if (sends && peer != rank && !ranks.is_far(peer)) m.region = ranks.address_for_peers(at, bytes, reached).region;
+    message m{static_cast<std::byte*>(const_cast<void*>(at)), bytes, peer, shared_address::absolute, 0};
+    if (sends && peer != rank && !ranks.is_far(peer))
+        m.region = static_cast<std::uint16_t>(ranks.address_for_peers(at, bytes, reached).region);
     to.push_back(m);
 }
 

@@ -7,8 +7,12 @@
 // where the sender has copied it. Between hosts the sender copies pieces to places of its window, and the receiver asks
 // for as many as it has places; a proxy moves each piece that both have listed (far_memory.hpp).
 //
-// All messages of a launch are under way at once, but for those of one pair of ranks, which keep their order; none has
-// to wait for another pair. So a launch ends when every peer has launched its part, in whatever order ranks list them.
+// All messages of a launch are under way at once, but for those of one pair of ranks in one direction, which keep their
+// order; none waits for another pair, nor for the other direction: each has a lane of its own, in scratch memory or in
+// windows room of its own, and words of its own. And a group of calls is one launch, however many messages it has. So
+// the first message of a lane that is not over moves as soon as both ranks have launched the groups that it is in, and
+// a launch ends when every peer has launched its part, in whatever order ranks list messages, and however they divide
+// them into groups.
 #pragma once
 
 #include <colls/cuda/detail/fold_elements.hpp>
@@ -21,7 +25,19 @@ template <class G>
 class message_executor {
 public:
     COLLS_DEVICE message_executor(const G& g, int channel, const message_list& list)
-        : g_(g), list_(list), channel_(channel) {}
+        : g_(g),
+          list_(list),
+          channel_(channel),
+          messages_(list.is_short() ? list.of : stored()),
+          lanes_(list.has_near_lanes() ? g_.messages().lanes
+                                       : reinterpret_cast<message_lane*>(
+                                             end_of_scratch(channel) - list.stored_bytes() - list.lane_bytes())) {}
+
+    /// Writes a part of a list to where launches find it; by the block of one channel.
+    COLLS_DEVICE void store() {
+        COLLS_ROLLED
+        for (int i = g_.index(); i < list_.stored; i += g_.size()) stored()[list_.stored_first + i] = list_.of[i];
+    }
 
     /// False: the rank has given up.
     COLLS_DEVICE bool run() {
@@ -47,46 +63,50 @@ public:
 
 private:
     COLLS_DEVICE const rank_handle& self() const { return g_.state().self; }
-    COLLS_DEVICE int lanes() const { return list_.sends + list_.receives; }
-    COLLS_DEVICE message_lane& lane(int i) const { return g_.messages().lanes[i]; }
-    /// Is message i of the list the first of its direction and peer?
-    COLLS_DEVICE bool begins_lane(int i) const {
-        return i == 0 || i == list_.sends || list_.of[i].peer != list_.of[i - 1].peer;
+    COLLS_DEVICE int lanes() const { return list_.lanes; }
+    COLLS_DEVICE message_lane& lane(int i) const { return lanes_[i]; }
+    COLLS_DEVICE std::byte* end_of_scratch(int channel) const {
+        return scratch_of_channel(self(), self().rank, channel) + self().sizes.scratch_bytes;
+    }
+    COLLS_DEVICE message* stored() const {
+        return reinterpret_cast<message*>(end_of_scratch(0) - list_.stored_bytes());
     }
 
-    /// Makes the lanes, one at the first message of each peer and direction. True: the rank had given up before.
+    /// Makes the lanes. True: the rank had given up before.
     COLLS_DEVICE bool start() {
         bool failed = is_poisoned(g_);
+        const int all = list_.messages();
+        COLLS_ROLLED
+        for (int i = g_.index(); i < all; i += g_.size()) {
+            const message& first = messages_[i];
+            if (i > 0 && messages_[i - 1].lane == first.lane) continue;
+            message_lane& l = lane(first.lane);
+            l = {};
+            l.sends = i < list_.sends;
+            l.peer = first.peer;
+            l.is_far = is_far(self(), l.peer);
+            l.next = l.end = i;
+            COLLS_ROLLED
+            for (; l.end < all && messages_[l.end].lane == first.lane; ++l.end)
+                if (messages_[l.end].region == shared_address::hidden) l.is_hidden = 1;
+        }
+        g_.any(false);  // every lane has been made, by one thread or another
         COLLS_ROLLED
         for (int i = g_.index(); i < lanes(); i += g_.size()) {
             message_lane& l = lane(i);
-            l = {};
-            l.over = 1;
-            if (!begins_lane(i)) continue;
-            l.sends = i < list_.sends;
-            const int begin = l.sends != 0 ? 0 : list_.sends, end = l.sends != 0 ? list_.sends : lanes();
-            l.peer = list_.of[i].peer;
-            l.is_far = is_far(self(), l.peer);
-            l.over = 0;
-            l.next = i;
-            l.end = i + 1;
+            std::uint32_t before = 0;  // of its kind
             COLLS_ROLLED
-            while (l.end < end && list_.of[l.end].peer == l.peer) ++l.end;
+            for (int j = 0; j < i; ++j)
+                before += l.is_far != 0 ? lane(j).is_far != 0 && lane(j).sends == l.sends : lane(j).is_hidden != 0;
             if (l.is_far != 0) {
                 // The places of a direction, in equal shares.
-                const std::uint32_t all = self().far.layout.places();
-                std::uint32_t before = 0;
-                COLLS_ROLLED
-                for (int j = begin; j < i; ++j) before += begins_lane(j) && is_far(self(), list_.of[j].peer);
-                l.places = all / static_cast<std::uint32_t>(list_.far[l.sends != 0 ? 0 : 1]);
+                l.places = self().far.layout.places() / static_cast<std::uint32_t>(list_.far[l.sends != 0 ? 0 : 1]);
                 l.place = before * l.places;
             } else {
                 const mailbox& theirs = mailbox_of(self(), self().rank, channel_, l.peer);
                 // All pieces of earlier launches have been taken.
                 l.number = l.sends != 0 ? g_.relaxed(&theirs.taken) : theirs.received;
-                COLLS_ROLLED
-                for (int j = begin; j < i && l.sends != 0; ++j)
-                    l.place += 2 * (list_.of[j].region == shared_address::hidden);
+                l.place = 2 * before;
             }
             begin_message(l);
         }
@@ -100,7 +120,7 @@ private:
         backoff<G> pauses;
         COLLS_ROLLED
         while (!g_.reached(done, done, own.far_posts))
-            if (!pauses.pause(g_, channel_, list_.of[0].peer, none)) return false;
+            if (!pauses.pause(g_, channel_, lane(0).peer, none)) return false;
         return true;
     }
 
@@ -109,7 +129,7 @@ private:
         l.pieces = 0;
         COLLS_ROLLED
         for (; l.next < l.end; ++l.next) {
-            const message& m = list_.of[l.next];
+            const message& m = messages_[l.next];
             const int to = l.sends != 0 ? m.peer - self().rank : self().rank - m.peer;
             const message_slice slice =
                 slice_of_message(m.bytes, mod(to, self().sizes.ranks), channel_, self().sizes.channels);
@@ -124,7 +144,7 @@ private:
         begin_message(l);
     }
     COLLS_DEVICE bool has_message(const message_lane& l) const { return l.next < l.end; }
-    COLLS_DEVICE std::uint64_t whole(const message_lane& l) const { return list_.of[l.next].bytes; }
+    COLLS_DEVICE std::uint64_t whole(const message_lane& l) const { return messages_[l.next].bytes; }
 
     /// What a lane can do now. False: this rank has given up.
     COLLS_DEVICE bool look(message_lane& l) {
@@ -143,9 +163,7 @@ private:
 
     // Within a host.
 
-    COLLS_DEVICE std::uint64_t staged_bytes() const {
-        return self().sizes.scratch_bytes / static_cast<std::uint32_t>(2 * list_.hidden) / 128 * 128;
-    }
+    COLLS_DEVICE std::uint64_t staged_bytes() const { return list_.staged_bytes(self().sizes.scratch_bytes); }
     /// Where in scratch memory the lane's next piece is copied to.
     COLLS_DEVICE std::uint64_t staged_at(const message_lane& l) const {
         return (l.place + (l.number & 1)) * staged_bytes();
@@ -165,7 +183,7 @@ private:
         COLLS_ROLLED
         while (has_message(l)) {
             if (l.number > 0 && !g_.reached(taken, taken, l.number - 1)) return true;
-            const message& m = list_.of[l.next];
+            const message& m = messages_[l.next];
             const bool is_own = l.peer == self().rank;
             if (l.left == 0 || is_own || m.region != shared_address::hidden) {
                 const std::uint32_t region = is_own || l.left == 0 ? shared_address::absolute : m.region;
@@ -345,20 +363,26 @@ private:
         if (g_.index() < lanes()) g_.fence();
         COLLS_ROLLED
         for (int i = g_.index(); i < lanes(); i += g_.size())
-            if (begins_lane(i)) failed = is_told_to_end(g_, channel_, list_.of[i].peer, none, false, false) || failed;
+            failed = is_told_to_end(g_, channel_, lane(i).peer, none, false, false) || failed;
         return !failed;
     }
 
     mutable G g_;
     const message_list& list_;
     const int channel_;
+    const message* const messages_;
+    message_lane* const lanes_;
 };
 
-/// Moves messages by the block of one channel; all threads call, after load_call. False: the rank has given up.
+/// Moves messages by the block of one channel, or stores a part of a list; all threads call, after load_call. False:
+/// the rank has given up.
 template <class G>
     requires thread_group<G>
 COLLS_DEVICE bool run_messages(const G& g, int channel, const message_list& list) {
-    return message_executor<G>(g, channel, list).run();
+    message_executor<G> executor(g, channel, list);
+    if (list.stored == 0) return executor.run();
+    executor.store();
+    return true;
 }
 
 }  // namespace colls::inline v1::cuda::detail
