@@ -2,12 +2,12 @@
 #pragma once
 
 #include <colls/any_schedule.hpp>
-#include <colls/cuda/detail/eager_executor.hpp>
-#include <colls/cuda/detail/host_thread_group.hpp>
-#include <colls/cuda/detail/message_executor.hpp>
-#include <colls/cuda/detail/message_order.hpp>
-#include <colls/cuda/detail/proxy.hpp>
-#include <colls/cuda/detail/schedule_executor.hpp>
+#include <colls/cuda/detail/far/proxy.hpp>
+#include <colls/cuda/detail/kernel/eager_executor.hpp>
+#include <colls/cuda/detail/kernel/host_thread_group.hpp>
+#include <colls/cuda/detail/kernel/message_executor.hpp>
+#include <colls/cuda/detail/kernel/schedule_executor.hpp>
+#include <colls/cuda/detail/launch/message_order.hpp>
 
 #include <atomic>
 #include <barrier>

@@ -7,7 +7,7 @@
 //     calls.end();
 #pragma once
 
-#include <colls/cuda/detail/message_calls.hpp>
+#include <colls/cuda/detail/launch/message_calls.hpp>
 
 namespace colls::inline v1::cuda {
 
