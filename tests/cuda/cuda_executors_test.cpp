@@ -13,6 +13,7 @@
 #include <deque>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <thread>
 
@@ -498,8 +499,8 @@ TEST_CASE(
                 std::unique_ptr<buffer<unsigned char>> out, in;
             };
             std::vector<message_between> all;
-            for (int i = 0; i < (round == 5 ? 70 : round == 4 ? 1 : 4 * n); ++i) {
-                // In the last round more than a launch has; in the one before, one alone.
+            for (int i = 0; i < (round == 5 ? 200 : round == 4 ? 1 : 4 * n); ++i) {
+                // In the last round more than a launch brings with it; in the one before, one alone.
                 const int from = round >= 4 ? 0 : static_cast<int>(random.below(index(n))),
                           to = round >= 4 ? n - 1 : static_cast<int>(random.below(index(n)));
                 std::size_t bytes = random.below(round == 5 ? 200 : random.one_in(4) ? 60'000 : 3'000);
@@ -521,12 +522,13 @@ TEST_CASE(
                         random.one_in(2) && m.from != m.to && s.hosts[index(m.from)] == s.hosts[index(m.to)];
                     if (m.from == r)
                         sends.push_back({at(m.out), m.out->size(), m.to,
-                            hidden ? kernel::shared_address::hidden : kernel::shared_address::absolute});
+                            static_cast<std::uint16_t>(
+                                hidden ? kernel::shared_address::hidden : kernel::shared_address::absolute)});
                     if (m.to == r) receives.push_back({at(m.in), m.in->size(), m.from});
                 }
-                kernel::message_order(r, n, s.channels, std::move(sends), std::move(receives))
-                    .for_each_launch([&](int peer) { return s.hosts[index(peer)] != s.hosts[index(r)]; },
-                        [&](const kernel::message_list& l, int) { launches[index(r)].push_back(l); });
+                kernel::message_order(r, n, s.channels, std::move(sends), std::move(receives), [&](int peer) {
+                    return s.hosts[index(peer)] != s.hosts[index(r)];
+                }).for_each_launch([&](const kernel::message_list& l, int) { launches[index(r)].push_back(l); });
             }
             std::deque<job> jobs;
             jobs.push_back(drawn(random, collective::all_reduce, &ring, n, s.channels));
@@ -537,10 +539,7 @@ TEST_CASE(
             // rank of one channel writes to what it has sent as soon as its part is over.
             REQUIRE(group.run([&](auto& g, const kernel::rank_handle& h, int channel) {
                 bool well = run_any_call(g, h, jobs[0], channel, all_collectives{});
-                for (const kernel::message_list& l : launches[index(h.rank)]) {
-                    kernel::load_call(g, h, {});
-                    well = well && kernel::run_messages(g, channel, l);
-                }
+                well = group.run_messages(g, h.rank, channel, launches[index(h.rank)]) && well;
                 for (auto& m : all)
                     if (well && s.channels == 1 && m.from == h.rank && g.index() == 0)
                         std::memset(m.out->data(), 0xee, m.out->size());
@@ -554,6 +553,61 @@ TEST_CASE(
             }
             REQUIRE(jobs[0].wrong() == "");
         }
+        if (spread) group.part();
+    }
+}
+
+namespace {
+
+/// Ranks that wait for seconds: it sleeps between two looks, where the others would take the time of both cores.
+struct patient_group : kernel::host_thread_group {
+    using kernel::host_thread_group::host_thread_group;
+    static void pause() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
+};
+static_assert(kernel::thread_group<patient_group>);
+
+}  // namespace
+
+// Each of these ranks has more peers than shared memory has lanes, or than windows usually have places.
+TEST_CASE("kernel executors: messages with more ranks than have lanes in shared memory", "[cuda][far]") {
+    for (const bool spread : {false, true}) {
+        // Within a host all send to all; between hosts, where each rank is alone on its own, the last one hears all.
+        const int n = spread ? 131 : 66, last = n - 1;
+        INFO("n " << n);
+        std::vector<int> hosts(index(n));
+        std::iota(hosts.begin(), hosts.end(), 0);
+        std::deque<std::atomic<std::uint64_t>> sent;
+        host_ranks group(n, 1, 1, 128, 64 << 10);
+        if (spread) group.spread(hosts, 1 << 15, by_queues(n, 1, sent));
+        const auto number = [n](int from, int to) { return static_cast<std::uint32_t>(from * n + to); };
+        std::vector<std::vector<std::uint32_t>> out(index(n)), in(index(n), std::vector<std::uint32_t>(index(n)));
+        for (int r = 0; r < n; ++r)
+            for (int to = 0; to < n; ++to) out[index(r)].push_back(number(r, to));
+        std::vector<std::vector<kernel::message_list>> launches(index(n));
+        for (int r = 0; r < n; ++r) {
+            std::vector<kernel::message> sends, receives;
+            const auto word_of = [r](auto& of, int peer) {
+                return reinterpret_cast<std::byte*>(&of[index(r)][index(peer)]);
+            };
+            for (int peer = 0; peer < n; ++peer) {
+                const auto region = static_cast<std::uint16_t>(!spread && (r + peer) % 3 == 0 && peer != r
+                                                                   ? kernel::shared_address::hidden
+                                                                   : kernel::shared_address::absolute);
+                if (!spread || peer == last) sends.push_back({word_of(out, peer), 4, peer, region});
+                if (!spread || r == last) receives.push_back({word_of(in, peer), 4, peer});
+            }
+            const kernel::message_order order(
+                r, n, 1, std::move(sends), std::move(receives), [&](int peer) { return spread && peer != r; });
+            if (r == last) CHECK(order.list().lanes > kernel::most_messages);
+            if (r == last && spread) CHECK(group.handle(r).far.layout.places() >= static_cast<unsigned>(last));
+            order.for_each_launch([&](const kernel::message_list& l, int) { launches[index(r)].push_back(l); });
+        }
+        REQUIRE(group.run<patient_group>([&](auto& g, const kernel::rank_handle& h, int channel) {
+            return group.run_messages(g, h.rank, channel, launches[index(h.rank)]);
+        }));
+        for (int to = 0; to < n; ++to)
+            for (int from = 0; from < n && (!spread || to == last); ++from)
+                REQUIRE(in[index(to)][index(from)] == number(from, to));
         if (spread) group.part();
     }
 }
@@ -607,14 +661,6 @@ TEST_CASE("kernel executors: the eager path gives the results of the serial refe
 }
 
 namespace {
-
-/// A group of ranks that wait for seconds: sleeps between two looks, where the others would take the time of both
-/// cores.
-struct patient_group : kernel::host_thread_group {
-    using kernel::host_thread_group::host_thread_group;
-    static void pause() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
-};
-static_assert(kernel::thread_group<patient_group>);
 
 enum class way { pulled, eager, eager_in_two_hops };
 constexpr way all_ways[] = {way::pulled, way::eager, way::eager_in_two_hops};
@@ -816,9 +862,9 @@ TEST_CASE("kernel executors: a receiver fails if one of its senders gives up whi
         if (t.rank < 2) sends.push_back({at(data, t.rank), bytes, 2});
         for (int r = 0; r < 2 && t.rank == 2; ++r) receives.push_back({at(got, r), bytes, r});
         kernel::load_call(g, t, {});
-        const kernel::message_order order(t.rank, n, 1, sends, receives);
+        const kernel::message_order order(t.rank, n, 1, sends, receives, [](int) { return false; });
         bool well = true;
-        order.for_each_launch([](int) { return false; },
+        order.for_each_launch(
             [&](const kernel::message_list& list, int) { well = kernel::run_messages(g, channel, list); });
         return well;
     }));

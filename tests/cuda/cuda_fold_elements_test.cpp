@@ -3,8 +3,8 @@
 // are cut in slices and chunks.
 #include "catch.hpp"
 
-#include <colls/cuda/detail/host_thread_group.hpp>
-#include <colls/cuda/detail/partition.hpp>
+#include <colls/cuda/detail/kernel/host_thread_group.hpp>
+#include <colls/cuda/detail/kernel/partition.hpp>
 
 #include <cstring>
 #include <utility>

@@ -12,8 +12,8 @@
 
 #include <colls/any_schedule.hpp>
 #include <colls/colls.hpp>
-#include <colls/cuda/detail/host_thread_group.hpp>
-#include <colls/cuda/detail/partition.hpp>
+#include <colls/cuda/detail/kernel/host_thread_group.hpp>
+#include <colls/cuda/detail/kernel/partition.hpp>
 #include <colls/detail/choose/explanation.hpp>
 
 #include <algorithm>
