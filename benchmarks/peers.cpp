@@ -9,6 +9,7 @@
 
 #include <fstream>
 #include <iostream>
+#include <sstream>
 
 namespace {
 
@@ -21,7 +22,8 @@ struct settings {
     std::vector<std::string> ways{"threads", "allocated", "ordinary"}, peers;
     int turns = 5;
     double minutes = 18;
-    std::string ours, folder = "build/peers", json, page, summary, picture, picture_link, note, command, from;
+    std::string ours, folder = "build/peers", json, page, cells, cells_link, summary, picture, picture_link, note,
+                      command, from;
     bool quick = false, realtime = false;
 };
 
@@ -240,10 +242,12 @@ int main(int argc, char** argv) {
         "root");
     app.add_option("--page", s.page, "write the page to this file instead of the standard output");
     app.add_option("--picture", s.picture, "draw the ratios to this SVG file, as a heat map");
-    app.add_option(
-        "--from", s.from, "a page that was written before: draw its ratios to --picture, and measure nothing");
+    app.add_option("--cells", s.cells, "write the long tables to this file instead of the page");
+    app.add_option("--cells-link", s.cells_link, "path of that file as seen from the page");
+    app.add_option("--from", s.from,
+        "a page that was written before: draw its ratios, or those of --cells, to --picture, and measure nothing");
     app.add_option("--picture-link", s.picture_link, "path of the picture as seen from the page");
-    app.add_option("--summary", s.summary, "write the table of mean and worst ratios to this file");
+    app.add_option("--summary", s.summary, "write a short table of mean and worst ratios to this file");
     app.add_option("--json", s.json, "write the figures to this file");
     app.add_option("--note", s.note, "a remark for the page, as on what else ran meanwhile");
     app.add_option("--command", s.command, "the command that the page names");
@@ -254,12 +258,18 @@ int main(int argc, char** argv) {
         if (minutes->empty()) s.minutes = 1.8;
     }
     if (s.picture_link.empty()) s.picture_link = s.picture;
+    if (s.cells_link.empty()) s.cells_link = s.cells;
     if (s.command.empty()) s.command = "scripts/bench --peers ...";
     try {
         if (!s.from.empty()) {
             if (s.picture.empty()) throw std::runtime_error("--from: name the file to draw to: --picture FILE");
-            std::ifstream in(s.from);
-            if (!in) throw std::runtime_error("--from: cannot read " + s.from);
+            std::stringstream in;
+            for (const std::string& name : {s.from, s.cells}) {
+                if (name.empty()) continue;
+                std::ifstream file(name);
+                if (!file) throw std::runtime_error("--from: cannot read " + name);
+                in << file.rdbuf();
+            }
             try {
                 write_file(s.picture, picture(bench::read_page(in)));
             } catch (const std::exception& e) {
@@ -272,11 +282,12 @@ int main(int argc, char** argv) {
         const bench::peers_report& report = all.measure();
         if (!s.json.empty()) write_file(s.json, json_of(report).dump(2) + "\n");
         if (!s.picture.empty()) write_file(s.picture, picture(report));
-        if (!s.summary.empty()) write_file(s.summary, standings(report));
+        if (!s.summary.empty()) write_file(s.summary, summary(report));
+        if (!s.cells.empty()) write_file(s.cells, tables(report));
         if (s.page.empty())
-            std::cout << page(report, s.picture_link);
+            std::cout << page(report, s.picture_link, s.cells_link);
         else
-            write_file(s.page, page(report, s.picture_link));
+            write_file(s.page, page(report, s.picture_link, s.cells_link));
     } catch (const std::exception& e) {
         fmt::print(stderr, "\npeers: {}\n", e.what());
         return 2;

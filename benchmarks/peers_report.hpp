@@ -75,6 +75,25 @@ inline std::string standings(const peers_report& r) {
     return out;
 }
 
+/// The same without places, for a page of many tables: mean, worst, and how many cells are below 1.
+inline std::string summary(const peers_report& r) {
+    std::string out = "| peer |", rule = "|---|";
+    for (const std::string& way : r.ways) out += fmt::format(" {} |", way), rule += "---|";
+    out += "\n" + rule + "\n";
+    for (std::size_t p = 0; p < r.peers.size(); ++p) {
+        if (!r.measured(p)) continue;
+        out += fmt::format("| {} |", r.peers[p].title);
+        for (std::size_t w = 0; w < r.ways.size(); ++w) {
+            const peers_standing s = standing_of(r.cells, w, p);
+            out += s.cells == 0 ? std::string(" - |")
+                                : fmt::format(" {:.2f}, {}, {} of {} |", s.mean, report::shown(s.worst.ratio), s.slower,
+                                      s.cells);
+        }
+        out += "\n";
+    }
+    return out;
+}
+
 /// The cells in which a peer is faster, worst first, at most `limit` of them.
 inline std::string slower_cells(const peers_report& r, std::size_t limit) {
     std::vector<peers_ratio> slower = worst_first(r.cells);
@@ -106,8 +125,16 @@ inline std::string all_cells(const peers_report& r) {
     return out;
 }
 
-/// The whole page. `picture` is the path of the picture as seen from the page.
-inline std::string page(const peers_report& r, const std::string& picture) {
+/// What is too long for a page: each peer's mean and worst, the cells in which one is faster, and all cells.
+inline std::string tables(const peers_report& r) {
+    return "## Each peer\n\nMean: the geometric mean over all cells.\n\n" + standings(r) +
+           "\n## Cells in which a peer is faster, worst first\n\n" + slower_cells(r, 60) + "\n## All cells\n\n" +
+           all_cells(r);
+}
+
+/// The whole page. `picture` is the path of the picture as seen from the page, `cells` that of the file which has
+/// `tables`; without it the page has them.
+inline std::string page(const peers_report& r, const std::string& picture, const std::string& cells) {
     std::string out = fmt::format(
         "# Against other libraries\n\n"
         "For those who compare libraries on one host. Each ratio is the peer's time divided by ours: above 1 this\n"
@@ -127,15 +154,16 @@ inline std::string page(const peers_report& r, const std::string& picture) {
         out += fmt::format("| {} | {} | {}{}{} |\n", p.name, p.title.empty() ? "-" : p.title, p.settings,
             p.settings.empty() || p.left_out.empty() ? "" : "; ",
             p.left_out.empty() ? "" : "**left out** " + p.left_out);
-    out += "\n## Each peer\n\nMean: the geometric mean over all cells.\n\n" + standings(r);
-    out += "\n## Cells in which a peer is faster, worst first\n\n" + slower_cells(r, 60);
+    out += "\n## Cells in which a peer is faster, worst first\n\n" + slower_cells(r, 6);
     out += fmt::format("\n## Ratios over size\n\n![the peers' time over ours, a block for each peer]({})\n", picture);
-    out += "\n## All cells\n\n" + all_cells(r);
+    out += cells.empty()
+               ? "\n" + tables(r)
+               : fmt::format("\n[All cells, each peer's mean and worst, and where it is faster]({}).\n", cells);
     return out;
 }
 
-/// Reads a page that `page` wrote, so far as its table of all cells goes: ratios and our times with the digits that the
-/// table has. Throws std::runtime_error where there is no such table.
+/// Reads the table of all cells, and what a page of `page` says before it of machine and peers: ratios and our times
+/// with the digits that the table has. Throws std::runtime_error where there is no such table.
 inline peers_report read_page(std::istream& in) {
     peers_report r;
     const auto words_of = [](const std::string& line) {  // the cells of a row, without the blanks around them

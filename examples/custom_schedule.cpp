@@ -18,8 +18,10 @@ struct pairwise_reduce_scatter {
         return {.send = {to, colls::block(to)}, .recv = {from, colls::block(rank), colls::action::reduce}};
     }
 };
-static_assert(colls::proven<pairwise_reduce_scatter, 16>);  // right for every group of 1 to 16 ranks, or no program
+static_assert(colls::prove<pairwise_reduce_scatter, 16>());  // right for every group of 1 to 16 ranks, or no program
+// example-end
 
+// example-begin derived
 using my_all_reduce = colls::compose<pairwise_reduce_scatter, colls::reversed<pairwise_reduce_scatter>>;
 // example-end
 

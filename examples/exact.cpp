@@ -18,7 +18,7 @@
 
 namespace {
 
-/// Of the bits of floats.
+/// A hash of the bits of floats.
 std::uint64_t hash_of(std::span<const float> x) {
     std::uint64_t h = 14695981039346656037u;
     for (const float v : x) {

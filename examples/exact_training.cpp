@@ -99,7 +99,7 @@ bool equal(const checkpoint& a, const checkpoint& b) {
     return a.step == b.step && std::memcmp(&a.weights, &b.weights, sizeof a.weights) == 0;
 }
 
-/// Of samples that the weights put into their class.
+/// The share of samples that the weights put into their class.
 double accuracy(const checkpoint& state) {
     std::size_t right = 0;
     for (std::size_t k = 0; k < samples; ++k) {

@@ -8,7 +8,7 @@
 
 namespace example {
 
-/// Of one rank, in blocks and messages; transfers of a rank to itself are not counted.
+/// The traffic of one rank, in blocks and messages; transfers of a rank to itself are not counted.
 struct rank_traffic {
     long sent = 0, received = 0, messages_sent = 0, messages_received = 0;
     long sent_between = 0, messages_between = 0;  ///< to ranks of other nodes

@@ -320,7 +320,7 @@ int main(int argc, char** argv) {
         fmt::print("\n{}\n", curve.text());
         if (!plot_file.empty()) chart.write(plot_file);
 
-        // Of losses and weights of about 1; fewer ranks add in another order.
+        // Rounding in losses and weights of about 1; fewer ranks add in another order.
         constexpr double rounding = 1e-10;
         const auto same = [&](const checkpoint& other, double tolerance) {
             return largest_difference(whole.losses, other.losses) <= tolerance &&

@@ -119,7 +119,7 @@ public:
     }
 
     const tensor_group& group() const { return group_; }
-    /// Of the activations that forward keeps for backward.
+    /// The memory of the activations that forward keeps for backward.
     const memory_account& memory() const { return memory_; }
 
     std::vector<matrix> weights, gradients;

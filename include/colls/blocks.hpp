@@ -1,7 +1,7 @@
 // Where each block lies in a buffer that has a block for each rank.
 #pragma once
 
-#include <colls/detail/support/balanced.hpp>
+#include <colls/detail/support/sizes.hpp>
 
 #include <cstddef>
 #include <type_traits>
@@ -51,7 +51,7 @@ public:
         int n_ = 0, r_ = 0;
     };
 
-    /// Of `count` elements in n blocks. Throws as block_of does.
+    /// The blocks of `count` elements, n of them. Throws as block_of does.
     constexpr buffer_blocks(std::size_t count, int n) : count_(count), n_(n) {
         if (n < 1) detail::throw_no_block(n, 0);
     }

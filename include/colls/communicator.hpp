@@ -66,7 +66,7 @@ private:
 /// these is destroyed.
 class communicator {
 public:
-    /// Of no group: size() is 0, rank() is `none`, and every call on it throws invalid_argument.
+    /// A communicator without a group: size() is 0, rank() is `none`, and every call on it throws invalid_argument.
     communicator() = default;
     /// For the library: takes over the rank context.
     explicit communicator(const detail::joined_group& g) : handle_(g.handle), rank_(g.rank), size_(g.size) {}

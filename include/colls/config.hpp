@@ -31,6 +31,15 @@
 #error "colls under nvcc needs --expt-relaxed-constexpr: link colls::cuda, or add the option"
 #endif
 
+// For the library's tests under sanitizers and by mutants: an index past the end ends the program.
+namespace colls::inline v1::detail {
+#ifdef COLLS_CHECK_INDICES
+inline constexpr bool checks_indices = true;
+#else
+inline constexpr bool checks_indices = false;
+#endif
+}  // namespace colls::inline v1::detail
+
 /// The version is MAJOR.MINOR.PATCH.
 #define COLLS_VERSION_MAJOR 0
 /// See COLLS_VERSION_MAJOR.
@@ -41,7 +50,7 @@
 // What is behind calls and groups is included with them and compiled in each unit that uses them; or once. Then units
 // define COLLS_SEPARATE, and include declarations only. The definitions are in one unit of the program, which defines
 // COLLS_IMPLEMENTATION before it includes all headers of the library that the program uses; or in the sources in
-// colls/src (CMake: link colls::separate).
+// colls/src (CMake: link colls::colls).
 #if defined(COLLS_IMPLEMENTATION)
 #undef COLLS_SEPARATE
 #define COLLS_SEPARATE_SOURCE

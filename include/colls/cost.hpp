@@ -27,7 +27,7 @@ struct cost {
     long critical_messages = 0;  ///< sum over the rounds of the most that any rank sends and receives in that round
     long all_sent = 0;           ///< blocks, by all ranks together
     long all_reduced = 0;        ///< blocks, by all ranks together
-    /// Of these, those that come from a rank that has reduced in an earlier round: partial results, by all ranks.
+    /// Those of all_reduced that come from a rank that has reduced in an earlier round: partial results, by all ranks.
     long all_partial = 0;
     /// The most partial results that a rank holds at a time beyond its output: slots that are not part of its result,
     /// each from the round in which data first arrives in it to the round that last sends it on. (reduce_scatter at

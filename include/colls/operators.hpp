@@ -166,7 +166,7 @@ struct bit_xor_t {
         return static_cast<T>(a ^ b);
     }
 };
-/// Of two {value, index} (value_index, or any struct with these members) the one of lesser value, then of lower index.
+/// The one of lesser value, then of lower index, of two {value, index} (value_index, or any struct with these members).
 /// A NaN counts as less than any number.
 struct minloc_t {
     static constexpr bool commutative = true;
@@ -181,7 +181,7 @@ struct minloc_t {
         return before || (!after && a.index < b.index) ? a : b;
     }
 };
-/// Of two {value, index} the one of greater value, then of lower index. A NaN counts as greater than any number.
+/// The one of greater value, then of lower index, of two {value, index}. A NaN counts as greater than any number.
 struct maxloc_t {
     static constexpr bool commutative = true;
     template <class T>
@@ -242,9 +242,9 @@ inline constexpr bit_and_t bit_and{};
 inline constexpr bit_or_t bit_or{};
 /// Bitwise exclusive or.
 inline constexpr bit_xor_t bit_xor{};
-/// Of value_index: the least value with its index; of equal values the lower index.
+/// For value_index: the least value with its index; among equal values the lower index.
 inline constexpr minloc_t minloc{};
-/// Of value_index: the greatest value with its index; of equal values the lower index.
+/// For value_index: the greatest value with its index; among equal values the lower index.
 inline constexpr maxloc_t maxloc{};
 /// The sum of each contribution times the factor that its rank gives.
 template <class X>

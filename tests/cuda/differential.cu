@@ -33,7 +33,7 @@ public:
     ~buffers() { cudaFree(all_); }
     /// On the device.
     const std::vector<std::span<word>>& each() const { return each_; }
-    /// Of rank r, on the host.
+    /// The data of rank r, on the host.
     std::span<word> of(int r) {
         const auto i = static_cast<std::size_t>(r);
         return std::span<word>(host_).subspan(begin_[i], each_[i].size());

@@ -52,7 +52,7 @@ using colls::errc;
 using colls::cuda::detail::check;
 constexpr std::size_t count = 20'000;
 
-/// Of all processes: expectations that held, and those that did not.
+/// Expectations of all processes that held, and those that did not.
 struct outcome {
     std::atomic<int> right{0}, wrong{0};
 };

@@ -25,7 +25,7 @@
 #include <string_view>
 #include <vector>
 
-/// Of the emulator: whether this process has given everything back.
+/// The emulator says whether this process has given everything back.
 [[gnu::weak]] bool emulated_gave_all_back();
 
 namespace {

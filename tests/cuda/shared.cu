@@ -23,7 +23,7 @@
 #include <string_view>
 #include <vector>
 
-/// Of the emulator: whether this process has given everything back.
+/// The emulator says whether this process has given everything back.
 [[gnu::weak]] bool emulated_gave_all_back();
 
 namespace {
@@ -204,7 +204,7 @@ private:
         check(cudaMallocAsync(&pool, 4096, stream_.get()), "cudaMallocAsync");
         float on_host[16];
         const int before = descriptors();
-        // Of rank 0; the others share memory that they may, by descriptors, too.
+        // What rank 0 gives is refused; the others share memory that they may, by descriptors, too.
         const auto refuse = [&](errc code, float* at, std::size_t count, const char* text, bool by_all = false) {
             try {
                 const auto b = gpu_.share(rank_ == 0 ? at : by_file.at(0), rank_ == 0 ? count : granule);

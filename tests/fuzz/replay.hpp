@@ -29,7 +29,7 @@ int main(int count, char** names) {
             return 1;
         }
         const std::vector<char> text{std::istreambuf_iterator<char>(in), {}};
-        // Of exactly that size, so that a sanitizer sees an access beyond it.
+        // A buffer of exactly that size, so that a sanitizer sees an access beyond it.
         const std::vector<std::uint8_t> bytes(text.begin(), text.end());
         LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
     }

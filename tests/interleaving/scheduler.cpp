@@ -27,14 +27,14 @@ struct vector_clock {
 
 /// Four bytes of shared memory.
 struct cell {
-    // Of the run `run`; reset by the first access of another.
+    // State in the run `run`; reset by the first access of another.
     std::uint64_t run = 0;
     std::uint32_t version = 0;  // atomic stores
     int writer = -1;            // the last plain store
     clock written = 0;
     clock read[most_ranks] = {};  // the last plain loads
     vector_clock released;        // by the atomic store that is read now
-    // Of all runs: several ranks use it, and one of them writes, so that the order matters.
+    // Over all runs: several ranks use it, and one of them writes, so that the order matters.
     unsigned users = 0;
     bool is_written = false, is_point = false;
 };

@@ -93,7 +93,7 @@ template <class U>
 constexpr U one_less(const U& x) {
     return static_cast<U>(x - 1);
 }
-// Of sums that are numbers or pointers, not texts.
+// A term of sums that are numbers or pointers, not texts.
 template <class Sum, class T>
     requires(std::is_convertible_v<T, Sum> && (std::is_arithmetic_v<Sum> || std::is_pointer_v<Sum>))
 constexpr Sum term(const T& x) {

@@ -57,7 +57,7 @@ TEST_CASE("halving: folded at 48 ranks") {
     const auto s = colls::schedule_of<all_reduce>(colls::folded<halving_doubling>{});
     const colls::cost c = colls::traffic_of(s, 48);
     CHECK(c.rounds == 12);
-    // Of 32 blocks: 2.94 times the data sent by the busiest rank, 3.94 on the critical path.
+    // With 32 blocks: 2.94 times the data sent by the busiest rank, 3.94 on the critical path.
     CHECK(static_cast<double>(c.blocks_sent) / c.blocks == Approx(2.94).margin(0.005));
     CHECK(static_cast<double>(c.critical_sent) / c.blocks == Approx(3.94).margin(0.005));
 }

@@ -89,7 +89,7 @@ std::string collectives_of(const Family& family = {}) {
     return names;
 }
 
-/// Of its own type the cost would be a constant, which compilers evaluate, slowly, wherever it stands.
+/// With the schedule's own type the cost would be a constant, which compilers evaluate, slowly, wherever it stands.
 inline colls::cost cost_at(const given& s, int n) { return colls::cost_of(s.schedule, n); }
 
 using formula = std::function<int(int)>;

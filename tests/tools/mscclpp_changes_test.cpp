@@ -93,7 +93,7 @@ public:
                std::ranges::all_of(signals_, [](int s) { return s == 0; }) && left_ == begun_with_;
     }
 
-    /// Of each semaphore: the signals and the waits, in order.
+    /// The signals and the waits of each semaphore, in order.
     const std::map<int, std::array<std::vector<semaphore_use>, 2>>& uses() const { return uses_; }
 
 private:
@@ -471,7 +471,7 @@ private:
     std::map<std::tuple<int, int, int>, int> barriers_;  // gpu, id, and how often its thread block came there before
     std::map<int, std::array<std::vector<semaphore_use>, 2>> uses_;
     std::vector<block> blocks_;
-    // Of one run:
+    // State of one run:
     std::vector<int> order_, signals_, arrived_, owner_;
     std::vector<char> begun_, ended_, scratch_;
     std::vector<cell> memory_;
@@ -683,7 +683,7 @@ struct gpu_plan {
     int number_at(int k) const { return rank < peer(k) ? rank : rank - 1; }
 };
 json chunk(const char* buffer, int index, int size = 1) { return {{"type", buffer}, {"index", index}, {"size", size}}; }
-/// Of peer k: scratch memory, or the input.
+/// Scratch memory of peer k, or its input.
 json remote(int k, const char* buffer, int index, int size = 1) {
     return {{"buffer_id", 2 * k + (buffer[0] == 's' ? 0 : 1)}, {"index", index}, {"size", size}};
 }
@@ -727,7 +727,7 @@ json three_ranks(const char* name, const char* collective, bool in_place, std::a
         {"gpus", gpus}};
 }
 
-/// Of a switch channel: 0 is that of the input, 1 that of scratch memory.
+/// A chunk of a switch channel: 0 is that of the input, 1 that of scratch memory.
 json all(int channel, int index, int size = 1) {
     return {{"switch_channel_id", channel}, {"index", index}, {"size", size}};
 }

@@ -6,7 +6,6 @@
 
 #include "../../examples/common/plot.hpp"
 
-#include <colls/detail/plan/step_table.hpp>
 #include <colls/verify.hpp>
 
 #include <fmt/format.h>
@@ -26,7 +25,7 @@ using nlohmann::json;
 
 std::string_view collective_of(const entry& e) { return colls::name_of(e.schedule.implements); }
 
-/// Of the user's buffer, as sent by the busiest rank.
+/// How many times the user's buffer the busiest rank sends.
 double volume(const colls::cost& c) { return c.blocks > 0 ? static_cast<double>(c.blocks_sent) / c.blocks : 0; }
 
 /// "4 group sizes: 1, 2, 4, 8", "511 group sizes from 2 to 512".
@@ -70,11 +69,11 @@ std::pair<int, int> parse_range(const std::string& text) {
     throw std::runtime_error(fmt::format("'{}' is not a range of group sizes: write 8, or 2..64", text));
 }
 
-/// Of all ranks; a count or a proof reads 10 to 100 million in a second.
+/// The most steps, of all ranks together; a count or a proof reads 10 to 100 million in a second.
 constexpr double most_steps = 2e9;
 /// Refuses what would take minutes or more, before it begins.
 void expect_few_steps(const entry& e, int n, const std::string& instead = "") {
-    if (const double steps = colls::detail::all_steps(e.schedule, n); steps > most_steps)
+    if (const double steps = e.steps(n); steps > most_steps)
         throw std::runtime_error(
             fmt::format("{} {} on {} ranks has {:.1g} steps, and {:.0g} are taken at most: name fewer "
                         "ranks{}",
@@ -95,7 +94,7 @@ int list(const std::string& collective, int n, bool as_json) {
             if (!as_json) fmt::print("{:<20} {:<15} {:>6}\n", e.family, collective_of(e), "not on so many ranks");
             continue;
         }
-        if (colls::detail::all_steps(e.schedule, n) > most_steps / 10) {  // there are eighty rows
+        if (e.steps(n) > most_steps / 10) {  // there are eighty rows
             if (!as_json)
                 fmt::print("{:<20} {:<15} {:>6} rounds, too many to count\n", e.family, collective_of(e),
                     e.schedule.rounds(n));
@@ -199,7 +198,7 @@ int compare(const std::string& collective, int n, const std::vector<double>& siz
     std::vector<std::string> left_out;
     for (const entry& e : catalogue())
         if (e.schedule.implements == which && e.schedule.supports(n)) {
-            if (colls::detail::all_steps(e.schedule, n) <= most_steps / 10)
+            if (e.steps(n) <= most_steps / 10)
                 all.emplace_back(e.family, colls::cost_of(e.schedule, n));
             else
                 left_out.push_back(e.family);

@@ -71,7 +71,7 @@ struct arguments {
         if (ranks.empty()) return {of_plan > 0 ? of_plan : 8, of_plan > 0 ? of_plan : 8};
         return tool::parse_range(ranks);
     }
-    /// Of --hosts, for a page: 0 where it does not say.
+    /// What --hosts says for a page: 0 where it says nothing.
     int ranks_a_host() const {
         if (hosts.find(',') != std::string::npos)
             throw std::runtime_error("a page has equally many ranks on all hosts: give --hosts one number");

@@ -31,7 +31,7 @@ double nvlink_bandwidth(int sm) {
         if (sm >= from) return bandwidth;
     return 18e9;
 }
-/// Of one link of Infinity Fabric (xGMI), by architecture: the figures of RCCL.
+/// The rate of one link of Infinity Fabric (xGMI), by architecture: the figures of RCCL.
 double xgmi_bandwidth(const element& gpu) {
     const auto named = gpu.attributes.find("gcn");
     if (named == gpu.attributes.end()) return gpu.number("sm") >= 94 ? 48e9 : 36e9;
@@ -42,7 +42,8 @@ std::string text_or(const element& e, const char* attribute, const char* otherwi
     const auto found = e.attributes.find(attribute);
     return found == e.attributes.end() ? otherwise : found->second;
 }
-/// Of a PCIe link, as NCCL counts it. A guest's system often does not know them: then NCCL takes 16 lanes, and 8 GT/s.
+/// The rate of a PCIe link, as NCCL counts it. A guest's system often does not know lanes and speed: then NCCL takes 16
+/// lanes, and 8 GT/s.
 double pci_bandwidth(const element& pci) {
     const std::pair<double, double> known[] = {
         {2.5, 15}, {5, 30}, {8, 60}, {16, 120}, {32, 240}, {64, 480}};  // 100 Mb/s

@@ -3,8 +3,6 @@
 #include "catalogue.hpp"
 #include "json_text.hpp"
 
-#include <colls/detail/execute/eager.hpp>
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -55,7 +53,7 @@ struct presence {
     std::size_t clock;
     double last_begin, first_end;
 };
-/// Of the calls in which each rank waits for each other, those on several clocks.
+/// The calls on several clocks in which each rank waits for each other.
 std::vector<std::vector<presence>> calls_on_several_clocks(const recording& r) {
     std::vector<std::vector<presence>> all;
     for (const auto& [key, ranks] : r.calls) {
@@ -103,7 +101,6 @@ void set_clocks(recording& r) {
 }
 
 double middle(std::vector<double> x, double part = 0.5) {
-    if (x.empty()) return 0;
     const auto at = x.begin() + static_cast<std::ptrdiff_t>(part * static_cast<double>(x.size() - 1));
     std::nth_element(x.begin(), at, x.end());
     return *at;
@@ -216,7 +213,7 @@ private:
     std::map<std::string, int> clocks_;
     std::vector<int> clock_of_event_;
     int processes_in_all_ = 0;
-    // Of the file at hand:
+    // State of the file at hand:
     int clock_ = 0;
     std::map<long long, process> processes_;                  // by their number in the file
     std::map<std::pair<long long, long long>, int> threads_;  // by process and thread

@@ -13,7 +13,7 @@ struct slot_state {
     int parts = 0;
     bool done = false;  ///< it is what the collective asks for
 };
-/// Of one moment: [rank][slot].
+/// The slots at one moment: [rank][slot].
 using picture_state = std::vector<std::vector<slot_state>>;
 
 /// The states before the first round and after each one: rounds + 1 of them. The schedule must be proven for n ranks.

@@ -157,7 +157,7 @@ private:
             order = waiting;  // a rank that finds nothing now finds nothing later in the round
         }
     }
-    /// Of the neighbours that can send something new, that with the least choice.
+    /// The one with the least choice among the neighbours that can send something new.
     const neighbours* scarcest_source(int to, const std::vector<int>& left) const {
         if (missing_[at(to)] == 0) return nullptr;
         const neighbours* best = nullptr;
@@ -175,7 +175,7 @@ private:
         }
         return best;
     }
-    /// Of equal ones that behind the last block of the pair in this round, with which it makes one message.
+    /// Among equal ones that behind the last block of the pair in this round, with which it makes one message.
     int rarest_block(const neighbours& p, int last, std::mt19937_64& random) const {
         int best = -1, equal = 0;
         for (std::size_t w = 0; w < had_[0].words(); ++w)
@@ -282,7 +282,7 @@ double bandwidth_into(const topology& t, const std::vector<neighbours>& pairs, c
     return std::min(sum(last), sum(narrowest));
 }
 
-/// Of spreading from all ranks, or from rank 0.
+/// The bound for spreading from all ranks, or from rank 0.
 double bound_of_spreading(const synthesis& of, const topology& on, double bytes, bool turned) {
     std::vector<neighbours> pairs = neighbours_on(on, of.ranks, turned);
     if (turned)

@@ -76,7 +76,7 @@ int run(const perf::options& o) {
     return perf::run(comm, o);
 }
 
-/// Of an error that all ranks of a launcher have, the rank that caused it speaks, and rank 0.
+/// Where all ranks of a launcher have an error, the rank that caused it reports it, and rank 0.
 bool says(const std::exception& e, const perf::options& o) {
     const auto* const known = dynamic_cast<const colls::error*>(&e);
     const bool alone = o.transport != "world" && o.transport != "mpi";

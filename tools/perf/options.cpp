@@ -326,7 +326,7 @@ void resolve(options& o, const written& w, bool over_mpi) {
     if (o.ranks == 0) o.ranks = std::max(2, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-/// Of the ranks of a launcher one speaks.
+/// One of the ranks of a launcher speaks.
 bool speaks() {
     try {
         return colls::read_launch().rank == 0;

@@ -33,7 +33,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/// Of this header. A library of another number may differ in anything: colls_check_abi() compares.
+/// The number of this header. A library of another number may differ in anything: colls_check_abi() compares.
 #define COLLS_C_ABI 0
 
 #if defined(__GNUC__)
@@ -68,14 +68,14 @@ typedef enum colls_status {
 COLLS_API const char* colls_status_name(colls_status status);
 /// The text of the latest error of the calling thread; "" before the first. Valid until its next one.
 COLLS_API const char* colls_error_text(void);
-/// Of that error: the status; the rank that has it; the rank that it is about, such as the one that has died; the round
-/// of the schedule. -1 where there is none.
+/// That error's status; the rank that has it; the rank that it is about, such as the one that has died; the round of
+/// the schedule. -1 where there is none.
 COLLS_API colls_status colls_error_status(void);
 COLLS_API int colls_error_rank(void);
 COLLS_API int colls_error_peer(void);
 COLLS_API int colls_error_round(void);
-/// Of that error: the latest 64 calls of this rank on the group, in lines; "" where it was found before the call began.
-/// Valid as colls_error_text().
+/// The latest 64 calls of this rank on the group before that error, in lines; "" where it was found before the call
+/// began. Valid as colls_error_text().
 COLLS_API const char* colls_error_calls(void);
 
 // Versions

@@ -23,7 +23,7 @@ struct network {
     int rank = 0, size = 0;
     bool in_order_of_sockets = false;
     colls_op op = COLLS_SUM;
-    // Of the call under way.
+    // State of the call under way.
     reduce_function reduce = nullptr;
     int given_element = 0;
     std::size_t element = 0;

@@ -31,7 +31,7 @@ public:
     dynamic::buffer out_at(int root, void* data, std::size_t count, colls_type type) {
         return out(data, root != comm_.rank() && data == nullptr ? 0 : count, type);
     }
-    /// Of a broadcast, which has one buffer: the root's is an input.
+    /// The one buffer of a broadcast: the root's is an input.
     dynamic::buffer inout(int root, void* data, std::size_t count, colls_type type) {
         return buffer_of<dynamic::buffer>(
             data, count, type, root == comm_.rank() ? options_.in_layout : options_.out_layout);

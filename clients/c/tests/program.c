@@ -294,7 +294,7 @@ static void messages(colls_comm comm, size_t count) {
         over = 7;
         OK(colls_wait_for(&requests[1], 0.001, &over));
         EXPECT(over == 0 && requests[1] != NULL);
-        // Of several requests, one that is not over stays.
+        // One of several requests that is not over stays.
         OK(colls_start_barrier(comm, NULL, &requests[0]));
         OK(colls_wait_any(3, requests, &index));
         EXPECT(index == 0 && requests[0] == NULL && requests[1] != NULL);

@@ -26,7 +26,7 @@ struct loaded {
     std::size_t count;
 };
 
-// Of Open MPI, its module mpi_f08, MPICH as Debian names it, and MPICH.
+// The names are those of Open MPI, its module mpi_f08, MPICH as Debian names it, and MPICH.
 bool is_for_fortran(std::string_view path) {
     const std::string_view name = path.substr(path.rfind('/') + 1);
     for (const std::string_view start : {"libmpi_mpifh.", "libmpi_usempif08.", "libmpichfort.", "libmpifort."}) {

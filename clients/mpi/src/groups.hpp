@@ -21,7 +21,7 @@ struct group {
     /// Non-blocking calls that are not over. They keep the group where the program frees the communicator.
     std::atomic<int> outstanding = 0;
     bool held_up = false;  ///< the next of them cannot begin yet; under the lock of outstanding.cpp
-    /// Of the same ranks: those that another_group has made, and lends again once all ranks have given them back.
+    /// Groups of the same ranks that another_group has made, and lends again once all ranks have given them back.
     std::vector<shared_group> others;
     std::atomic<bool> lent = false;    ///< as one of the others
     std::atomic<bool> failed = false;  ///< a call in it has failed: it is not lent again

@@ -209,7 +209,7 @@ table make_table() {
     add(MPI_2INT, category::pair, type::int32_index);
     add(MPI_LONG_INT, category::pair, type::int64_index);
     add(MPI_LONG_DOUBLE_INT, category::pair, type::long_double_index);
-    // Of Fortran. Its logical values are not those of C everywhere, and its pairs have two reals: MPI folds them.
+    // Types of Fortran. Its logical values are not those of C everywhere, and its pairs have two reals: MPI folds them.
     // Its others are those of C of the same size: what MPI_INTEGER has depends on how MPI's Fortran was built.
     const auto add_of_size = [&](std::size_t bytes, MPI_Datatype handle, category what, type code) {
         int size = 0;

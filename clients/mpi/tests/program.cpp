@@ -1823,7 +1823,7 @@ void refuse_one_buffer(MPI_Comm comm, MPI_Datatype wide) {
     // It takes an element of `wide` to be as long as its data.
     refused(FORMS(Allgather, Iallgather), comm, MPI_ERR_BUFFER, all + each * rank, each, wide, all, each, wide);
 
-    // Of MPI_Alltoallv and MPI_Alltoallw: one buffer, and one array of counts and of types, whatever these say.
+    // MPI_Alltoallv and MPI_Alltoallw with one buffer, and one array of counts and of types, whatever these say.
     const spread blocks(size, 1), others(size, 0);
     const std::vector<MPI_Datatype> types(static_cast<std::size_t>(size), MPI_INT);
     for (const int* const places : {blocks.places.data(), others.places.data()}) {

@@ -654,7 +654,7 @@ private:
     colls::communicator packets_, data_;
     const doorbells bells_;
     const membership who_;
-    // Of the thread in `step`.
+    // Used by the thread in `step` alone.
     std::vector<awaited_packet> arriving_;  ///< by rank
     std::vector<bool> wanted_;              ///< by rank: a packet
     std::vector<bool> blocked_;             ///< by rank: an earlier send has chunks left to offer
@@ -667,7 +667,7 @@ private:
     std::vector<std::pair<work_pointer, std::exception_ptr>> over_;
     std::vector<colls::memory<char>> spare_;
     milliseconds set_timeout_;  ///< that the communicators have
-    // Of all threads.
+    // Shared by all threads.
     std::mutex mutex_;
     std::condition_variable changed_, wakes_worker_;
     std::list<outgoing> new_sends_;

@@ -120,9 +120,9 @@ public:
     }
     // example-end
 
-    /// Of the last forward pass: the loss of balance of all tokens (Fedus et al. 2021), the same on every rank; the
-    /// tokens of all ranks that chose each expert; assignments that this rank dropped; bytes that this rank sends to
-    /// others in a forward and a backward pass.
+    /// What the last forward pass found: the loss of balance of all tokens (Fedus et al. 2021), the same on every rank;
+    /// the tokens of all ranks that chose each expert; assignments that this rank dropped; bytes that this rank sends
+    /// to others in a forward and a backward pass.
     double balance_loss() const {
         double sum = 0;
         for (int e = 0; e < o_.experts; ++e) sum += part_(e) * mean_probability_(e);

@@ -224,7 +224,7 @@ public:
         return status_[0].back();
     }
 
-    /// Of each server: the clock of each worker up to which its parameters contain that worker's pushes (`not_here`
+    /// For each server, the clock of each worker up to which its parameters contain that worker's pushes (`not_here`
     /// for a worker that is not there), then the number of all pushes in them.
     const std::vector<std::vector<std::int64_t>>& status() const { return status_; }
 

@@ -1,6 +1,6 @@
 // Attention of some tokens to others, tile by tile, forward and backward; and all at once, for comparison.
 //
-// Of a matrix each column is a token, and the rows are those of head 0, of head 1, and so on.
+// Each column of a matrix is a token, and its rows are those of head 0, of head 1, and so on.
 #pragma once
 
 #include <colls/blocks.hpp>

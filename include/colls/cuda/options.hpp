@@ -60,13 +60,13 @@ struct options {
     /// Between processes: several ranks may name one device, where their kernels take turns. Else that is refused, for
     /// it is mostly a mistake.
     bool share_devices = false;
-    /// Of several devices of one process: move all data through host memory, as is done where a device has no peer
-    /// access to another. Slow: each byte crosses the link to the host twice, and kernels meet in host memory.
+    /// Several devices of one process move all data through host memory, as is done where a device has no peer access
+    /// to another. Slow: each byte crosses the link to the host twice, and kernels meet in host memory.
     bool through_host = false;
-    /// Of ranks on several hosts: channels of a rank, at most. Each has connections of its own to other hosts.
+    /// Channels of a rank where ranks are on several hosts, at most. Each has connections of its own to other hosts.
     int far_channels = 8;
-    /// Of ranks on several hosts: pinned host memory of a channel for what it sends to other hosts in a round, in one
-    /// of its chunks, and as much for what it receives; it has both twice.
+    /// Where ranks are on several hosts: pinned host memory of a channel for what it sends to other hosts in a round,
+    /// in one of its chunks, and as much for what it receives; it has both twice.
     std::size_t far_bytes = 1 << 20;
     /// Seconds that a kernel waits for a peer before it gives up; 0: COLLS_TIMEOUT.
     double timeout = 0;

@@ -56,7 +56,7 @@ struct version {
     std::uint32_t major;  ///< changes with the structures
     std::uint32_t minor;  ///< changes with codes
 };
-/// Of managed_tensor_versioned::flags: the tensor must not be written.
+/// A bit of managed_tensor_versioned::flags: the tensor must not be written.
 inline constexpr std::uint64_t flag_read_only = 1;
 /// DLManagedTensorVersioned.
 struct managed_tensor_versioned {

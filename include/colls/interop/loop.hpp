@@ -25,7 +25,7 @@ enum class resume_order : unsigned char {
 /// senders' states: it allocates nothing.
 class loop {
 public:
-    /// Of no waits.
+    /// A loop without waits.
     explicit loop(resume_order order = resume_order::as_started) : order_(order) {}
     loop(const loop&) = delete;
     loop& operator=(const loop&) = delete;

@@ -30,7 +30,7 @@ struct fp8_format {
         return detail::float_of(
             chosen(detail::less(largest, magnitude), special, detail::bits_of(decoded_finite(code))));
     }
-    /// Of a code that is a number.
+    /// The value of a code that is a number.
     [[gnu::always_inline]] static constexpr float decoded_finite(unsigned char code) {
         const unsigned aligned = (code & 0x7fu) << (23 - fraction);
         const unsigned normal = aligned + (unsigned{127 - bias} << 23);
@@ -45,7 +45,7 @@ struct fp8_format {
         return with_sign_of(
             x, chosen(detail::less(0x7f800000u, a), 0x7fu, chosen(detail::less(finite, largest), finite, largest)));
     }
-    /// Of a number that is not beyond the largest.
+    /// The code of a number that is not beyond the largest.
     [[gnu::always_inline]] static constexpr unsigned char encoded_finite(float x) {
         return with_sign_of(x, rounded(detail::bits_of(x) & 0x7fffffffu));
     }

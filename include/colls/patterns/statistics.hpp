@@ -31,7 +31,7 @@ struct moments {
 
     /// NaN where there is no value.
     double mean() const { return sum / static_cast<double>(count); }
-    /// Of the values themselves: divided by their number. NaN where there is none.
+    /// The variance of the values themselves: divided by their number. NaN where there is none.
     double variance() const { return deviations / static_cast<double>(count); }
     /// The estimate from a sample: divided by one less. NaN where there are less than two.
     double sample_variance() const {
@@ -141,8 +141,8 @@ struct greatest_first {
     }
 };
 
-/// Of two lists in the order of `greatest_first` the first K of both. An operator for the calls: associative and
-/// commutative without rounding, as no two values are equal in that order.
+/// The first K of two lists, in the order of `greatest_first`. An operator for the calls: associative and commutative
+/// without rounding, as no two values are equal in that order.
 struct merge_top_k {
     static constexpr bool commutative = true;
     template <class T, std::size_t K>

@@ -66,7 +66,7 @@ public:
     std::size_t k() const { return k_; }
     /// What this rank has not sent yet, count() floats. A checkpoint saves and restores it, and the velocity.
     std::span<float> residual() { return residual_; }
-    /// Of the momentum correction: count() floats, or none without it.
+    /// The velocity of the momentum correction: count() floats, or none without it.
     std::span<float> velocity() { return velocity_; }
     /// Bytes that each of n ranks sends in a call, by a schedule of the least volume.
     double bytes_sent(int n) const {

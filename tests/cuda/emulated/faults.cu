@@ -79,7 +79,7 @@ void finish(colls::cuda::communicator& gpu, float* at, std::size_t elements, cud
 
 // ---- the programs
 
-/// Of each rank the device that its process sees, as number 0; null: all.
+/// The device that the process of each rank sees, as number 0; null: all.
 const char* alone[n] = {};
 
 /// One process a rank, each with a device of its own.

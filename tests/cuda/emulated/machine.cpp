@@ -273,7 +273,7 @@ scheduler& the_scheduler() {
     return s;
 }
 
-/// Of those that are ordered before the grid, so that a view needs to know but one clock for a slot. Where a grid has
+/// A context that is ordered before the grid, so that a view needs to know but one clock for a slot. Where a grid has
 /// many blocks one after another, they count as ordered.
 block_context& scheduler::slot_for(const grid& g, u32 threads) {
     for (std::size_t i = idle.size(); i-- > 0;) {

@@ -140,7 +140,7 @@ void store(thread_context& t, space s, u64 address, const T (&from)[n], u32 line
 }
 template <class T, std::size_t n>
 void load_strong(thread_context& t, space s, u64 address, T (&to)[n], semantics how, scope reach, u32 line) {
-    // Of a vector each element is an access of its own. One that is not aligned is an error as a whole.
+    // Each element of a vector is an access of its own. One that is not aligned is an error as a whole.
     if (address % sizeof to != 0) return t.load_strong(s, address, to, sizeof to, how, reach, line);
     for (std::size_t k = n; k-- > 0;) t.load_strong(s, address + k * sizeof(T), &to[k], sizeof(T), how, reach, line);
 }

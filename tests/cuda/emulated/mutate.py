@@ -55,7 +55,7 @@ WEAKENED_AT = [
     # A claim that is a load and a store.
     (r"atom\.sys\.cas\.b32\s+(%\w+),\s*(\[\S+\]),\s*(\w+),\s*(%\w+);",
      r"{ .reg .pred %is_old; ld.relaxed.sys.b32 \1, \2; setp.eq.u32 %is_old, \1, \3; @%is_old st.relaxed.sys.b32 \2, \4; }", "claim"),
-    # Of two words that have to be far enough one is not looked at.
+    # One of two words that have to be far enough is not looked at.
     (r"setp\.lt\.u64\s+(%\w+),\s*(%\w+),\s*%\w+;", r"setp.ne.u64 \1, \2, \2;", "g.reached"),
     # Sets of memory that should alternate from call to call.
     (r"and\.b32\s+(%\w+),\s*%\w+,\s*1;", r"mov.b32 \1, 0;", r"calls & 1\b|flag_? & 1|me_rank|^eager_kernel.*// namespace"),

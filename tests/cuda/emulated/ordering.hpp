@@ -40,7 +40,7 @@ struct some_threads {
 /// For each block, by its slot, the last clock that is ordered before.
 class view {
 public:
-    /// Of all threads of the block.
+    /// The last clock of all threads of the block.
     u32 of(u32 slot) const { return slot < all_.size() ? all_[slot] : 0; }
     bool knows(u32 slot, u32 thread, u32 clock) const {
         if (clock <= of(slot)) return true;

@@ -49,7 +49,7 @@ struct two_streams {
     cudaStream_t at[2] = {};
 };
 
-/// Of four multiprocessors, one is free for a grid of six blocks: they run one after the other.
+/// One of four multiprocessors is free for a grid of six blocks: they run one after the other.
 void grids_that_share_a_device() {
     const two_streams streams;
     int *words = nullptr, *blocks = nullptr;

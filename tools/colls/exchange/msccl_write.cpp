@@ -383,7 +383,7 @@ private:
     bool in_place_ = true;
     std::vector<std::vector<piece>> pieces_;  // of each round
     std::vector<std::vector<written_block>> gpus_;
-    // Of the rank that is being written:
+    // State of the rank that is being written:
     std::map<std::pair<int, int>, int> sends_, receives_;  // of channel and peer: the thread block
     int local_ = colls::none;
     std::map<std::pair<char, int>, access_step> written_;

@@ -750,7 +750,7 @@ private:
     std::vector<packet_read> packets_read_;
     std::vector<std::pair<place, int>> others_;
     std::vector<int> lasts_;  // of each thread block of the gpu that is being read
-    // Of the thread block:
+    // State of the thread block:
     thread_block block_;
     event here_;  // the step that is being read
     int last_ = 0;
@@ -858,7 +858,7 @@ private:
         }
         return all;
     }
-    /// Of a chunk, where larger ones can come; else 0.
+    /// Bytes of a chunk, where larger ones can come; else 0.
     int bytes_in_scratch() const {
         if (!plan_.has("reuse_resources") || !plan_.at("reuse_resources").flag() || *scratch_.rbegin() == 0) return 0;
         if (scratch_.size() > 1) throw refused("\"reuse_resources\" needs as many \"scratch_chunks\" on every gpu");

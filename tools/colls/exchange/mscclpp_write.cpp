@@ -192,7 +192,7 @@ private:
     const std::string name_;
     const int blocks_;
     int scratch_;  // chunks
-    // Of the rank that is being written:
+    // State of the rank that is being written:
     int rank_ = 0;
     json ops_;
     std::vector<int> peers_;

@@ -22,7 +22,7 @@ public:
     /// The same under another name, for what is better known by one.
     json_value named(std::string where) const { return {*value_, std::move(where)}; }
 
-    // Of an object.
+    // Members of an object.
     bool has(const char* key) const;
     json_value at(const char* key) const;
     /// Refuses members with other names than these: what is not understood is not left out.

@@ -12,7 +12,7 @@ std::pair<std::vector<int>, int> ports_of(const std::vector<std::pair<int, int>>
     int ports = 0;
     for (const auto& [from, to] : messages)
         ports = std::max({ports, ++sends[static_cast<std::size_t>(from)], ++receives[static_cast<std::size_t>(to)]});
-    // Of each sender, then of each receiver: the message on each port, or -1.
+    // The message on each port of each sender, then of each receiver, or -1.
     std::vector<std::vector<int>> on(2 * n, std::vector<int>(static_cast<std::size_t>(ports), -1));
     std::vector<int> port(messages.size(), -1);
     const auto end_of = [&](int message, bool receiver) {

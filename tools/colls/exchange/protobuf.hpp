@@ -14,13 +14,13 @@ namespace exchange::protobuf {
 /// A message, to which fields are appended. Fields are written whatever their value: in a oneof a 0 counts.
 class message {
 public:
-    /// Of the types bool, enum, uint32, uint64, int32 and int64; negative ones as 64 bits (two's complement).
+    /// A field of type bool, enum, uint32, uint64, int32 or int64; negative ones as 64 bits (two's complement).
     message& number(int field, std::uint64_t value);
-    /// Of the types string and bytes.
+    /// A field of type string or bytes.
     message& text(int field, std::string_view value);
-    /// Of a message's type.
+    /// A field of a message's type.
     message& add(int field, const message& value) { return text(field, value.encoded_); }
-    /// Of a repeated number's type, packed as proto3 has it; without numbers there is no field.
+    /// A field of a repeated number's type, packed as proto3 has it; without numbers there is no field.
     message& numbers(int field, const std::set<std::uint64_t>& values);
 
     const std::string& encoded() const { return encoded_; }

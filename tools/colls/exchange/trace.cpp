@@ -46,7 +46,8 @@ struct rank_trace {
     }
 };
 
-/// Of a rank's own work on so many bytes. A reduction reads two and writes one, a copy reads one and writes one.
+/// Attributes of a rank's own work on this many bytes. A reduction reads two and writes one, a copy reads one and
+/// writes one.
 attributes work_on(std::int64_t bytes, bool reduces) {
     constexpr std::int64_t element = 4;
     return {{"num_bytes", bytes}, {"tensor_size", static_cast<std::uint64_t>(bytes * (reduces ? 3 : 2))},

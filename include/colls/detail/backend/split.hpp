@@ -7,8 +7,7 @@
 #include <colls/detail/execute/eager.hpp>
 #include <colls/detail/execute/executor.hpp>
 #include <colls/detail/group/backoff.hpp>
-#include <colls/detail/group/guarded.hpp>
-#include <colls/detail/group/progress_lock.hpp>
+#include <colls/detail/group/in_call.hpp>
 #include <colls/extend/memory_member.hpp>
 #include <colls/schedules/circulant.hpp>
 
@@ -33,7 +32,7 @@ inline rank_context& hold(std::unique_ptr<rank_context> self) {
     const std::shared_ptr<rank_context> shared(self.release(), [](rank_context* last) {
         const std::shared_ptr<group_cycle> cycle = last->operations.cycle;
         const bool within = gate_lock::is_within(*cycle);
-        const gate_lock inside(within ? nullptr : cycle.get(), !within && cycle->gate.enter());
+        const gate_lock inside(within ? nullptr : cycle.get());
         end_membership(std::unique_ptr<rank_context>(last));
     });
     shared->held = shared;
@@ -105,7 +104,7 @@ inline void exchange(rank_context& self, const void* own, std::size_t bytes, voi
     static const any_schedule fixed(s, proven_table_of<std::remove_const_t<decltype(s)>>, "circulant");
     schedule_choice p = resolve(self, c, {&fixed}, false);
     p.name = "within split";
-    withdraw_refusal(self);
+    if (self.log.has_refused) tell_refusal(self, nullptr);
     const std::unique_ptr<pending> made = self.backend->make_collective(self);
     executor& o = static_cast<executor&>(*made);
     o.arguments = c;

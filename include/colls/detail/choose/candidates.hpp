@@ -5,8 +5,8 @@
 #include <colls/cost.hpp>
 #include <colls/detail/group/rank_context.hpp>
 #include <colls/detail/prove/examine.hpp>
-#include <colls/detail/request/candidates.hpp>
 #include <colls/detail/request/known_families.hpp>
+#include <colls/detail/request/request.hpp>
 
 #include <mutex>
 #include <new>
@@ -43,7 +43,7 @@ inline candidates two_level_candidates(const rank_context& self, collective what
 /// root's host; elsewhere it is rotated to the root.
 inline bool depends_on_root(const rank_context& self, collective what) {
     const host_map hosts = self.layout.hosts;
-    return rooted(what) && self.layout.two_levels && hosts.known() && hosts.ranks_per_host() == 0;
+    return rooted(what) && hosts.known() && hosts.ranks_per_host() == 0;
 }
 /// The messages between hosts, where the group knows its hosts; else all messages.
 inline counted_messages messages_between_hosts(const rank_context& self) {

@@ -102,7 +102,7 @@ inline double predict_messages(const cost& c, const machine& m, int n, double by
                         cold * m.beta * static_cast<double>(c.all_sent) * block +
                         m.gamma * static_cast<double>(c.all_reduced) * block;
     const double shared = work / m.cores + m.alpha * c.rounds;
-    // Of several messages to a rank in a round, the next is sent while one is received.
+    // Where a rank gets several messages in a round, the next is sent while one is received.
     const double overlapped = c.critical_messages > 2L * c.rounds
                                   ? 0.5 + static_cast<double>(c.rounds) / static_cast<double>(c.critical_messages)
                                   : 1;

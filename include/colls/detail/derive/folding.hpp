@@ -17,7 +17,7 @@ constexpr bool folds_directly(collective c) {
 /// gather and all_gather are folded as the reverse of their dual.
 constexpr bool folds_in_reverse(collective c) { return traits_of(c).in == content::own_block; }
 
-/// Of n = p + e ranks, the first 2e form pairs. p ranks play S, in rank order: the left (even) rank of each pair, and
+/// The first 2e of n = p + e ranks form pairs. p ranks play S, in rank order: the left (even) rank of each pair, and
 /// the ranks without a partner.
 struct fold {
     int p, e;
@@ -120,7 +120,7 @@ private:
 
 template <class S>
 struct reverse_trait<folding<S>> {
-    // Of these, the schedule inside is reversed and folded again. Reversed step by step, a broadcast made of scatter
+    // For these, the schedule inside is reversed and folded again. Reversed step by step, a broadcast made of scatter
     // and all_gather would reduce twice: its all_gather sends the root what it already has.
     static constexpr bool inside = folding<S>::implements == collective::all_reduce ||
                                    folding<S>::implements == collective::broadcast ||

@@ -13,7 +13,7 @@
 #include <colls/detail/group/backoff.hpp>
 #include <colls/detail/plan/plan_cache.hpp>
 #include <colls/detail/reduce/fold.hpp>
-#include <colls/detail/request/call.hpp>
+#include <colls/detail/request/request.hpp>
 #include <colls/detail/support/copy.hpp>
 #include <colls/detail/support/process_copy.hpp>
 
@@ -82,12 +82,11 @@ private:
     /// Is it known beforehand that all ranks go by the plan that the operation begins with?
     bool is_agreed() const { return self_.access.is_whole() || self_.size == 1 || (arguments.ragged && !copies_now()); }
     /// `p`, as this rank tells it to the others.
-    std::uintptr_t told_buffer(const std::byte* p, bool reached) const {
+    std::uintptr_t to_be_published(const std::byte* p, bool reached) const {
         return reached ? self_.access.to_offset(p) : out_of_reach | reinterpret_cast<std::uintptr_t>(p);
     }
-    std::byte* told_by(std::uintptr_t p) const {
-        return is_out_of_reach(p) ? reinterpret_cast<std::byte*>(p ^ out_of_reach)
-                                  : self_.access.from_offset<std::byte>(p);
+    std::byte* published_address(std::uintptr_t p) const {
+        return is_out_of_reach(p) ? reinterpret_cast<std::byte*>(p ^ out_of_reach) : self_.access.from_offset(p);
     }
     std::size_t scratch_bytes() const {
         return static_cast<std::size_t>(program_->scratch) * (scratch_chunks_ > 0 ? scratch_chunks_ : 1) *
@@ -134,11 +133,9 @@ private:
     /// except for more bytes than the caches hold, between far cores.
     bool streams_to(const rank_buffers& b) const {
         const call& c = arguments;
-        if (!stream_pushes_ || !reduces(c.what) || b.in != b.out) return stream_pushes_;
+        if (!stream_pushes_ || !traits_of(c.what).reduces() || b.in != b.out) return stream_pushes_;
         return !near_ && c.count * c.element >= store_policy::stream_in_place_far_from;
     }
-    /// Is this rank's own result of the fold streamed? A partial result is not: peers read it from this core's cache.
-    bool streams_own(const instruction& i) const { return stream_own_ && i.finish; }
     void finish();
 
     direct_phase phase_ = direct_phase::running;
@@ -213,7 +210,7 @@ inline void direct_executor::begin() {
     done = false;
     bounce_output_ = nullptr;
     sequence = self_.direct.count++;
-    wait_for_slot();
+    if (!has_free_place(self_, sequence)) wait_for_slot();
     choose_copying();
     phase_ = direct_phase::learning_count;
     if (!arguments.count_from_root) enter();
@@ -221,7 +218,6 @@ inline void direct_executor::begin() {
 
 /// Waits until every rank has finished the operation that used this one's slot before.
 inline void direct_executor::wait_for_slot() {
-    if (has_free_place(self_, sequence)) return;
     for (int r = 0; r < self_.size; ++r) {
         backoff wait(self_);
         site.peer = r;
@@ -334,14 +330,14 @@ inline void direct_executor::enter() {
     if (how != entry::decided) make_room(direct);
     const execution_plan& follows = how == entry::decided ? other : direct;
     if (plan_ != &follows) follow(follows);
-    // Of buffers that are out of reach peers read only what is staged.
+    // Where buffers are out of reach, peers read only what is staged.
     own.scratch =
         take_memory(slots + copies.bytes(), how == entry::decided && slots > 0 && follows.within == reach::scratch);
     copy_buffers(own, copies, own.scratch + slots);
     operation_line& told = line_of(self_.rank);
     told.fingerprint = fingerprint_;
-    told.in = told_buffer(own.in, own.in_reached);
-    told.out = told_buffer(own.out, own.out_reached);
+    told.in = to_be_published(own.in, own.in_reached);
+    told.out = to_be_published(own.out, own.out_reached);
     told.scratch = self_.access.to_offset(own.scratch);
     told.in_offsets = self_.access.to_offset(own.in_offsets);
     told.out_offsets = self_.access.to_offset(own.out_offsets);
@@ -410,14 +406,15 @@ inline bool direct_executor::agree() {
 
 /// A rank's buffers, or null while it has not entered.
 inline const rank_buffers* direct_executor::buffers_of(int rank) {
-    rank_buffers& b = buffers_[static_cast<std::size_t>(rank)];
+    rank_buffers& b = buffers_[rank];
     if (b.stamp == sequence + 1) return &b;
     const operation_line& l = line_of(rank);
     if (l.progress.load(std::memory_order_acquire) < progress_word(0, 0)) return nullptr;
     if (l.fingerprint != fingerprint_) fail_mismatch(self_, site, rank, l.fingerprint);
-    b = {sequence + 1, !is_out_of_reach(l.in), !is_out_of_reach(l.out), told_by(l.in), told_by(l.out),
-        self_.access.from_offset<std::byte>(l.scratch), self_.access.from_offset<const std::size_t>(l.in_offsets),
-        self_.access.from_offset<const std::size_t>(l.out_offsets), l.count};
+    b = {sequence + 1, !is_out_of_reach(l.in), !is_out_of_reach(l.out), published_address(l.in),
+        published_address(l.out), self_.access.from_offset(l.scratch),
+        reinterpret_cast<const std::size_t*>(self_.access.from_offset(l.in_offsets)),
+        reinterpret_cast<const std::size_t*>(self_.access.from_offset(l.out_offsets)), l.count};
     return &b;
 }
 
@@ -520,10 +517,10 @@ inline bool direct_executor::fold(const instruction& i) {
             site.round = i.round;
             return false;
         }
-        operands_[k] = {address(*b, from)};
+        operands_.data()[k] = {address(*b, from)};
     }
     auto* to = const_cast<std::byte*>(address(own, i.to));
-    if ((i.pushes > 0 || streams_own(i)) && fold_in_pieces(i, to, count)) return true;
+    if ((i.pushes > 0 || (stream_own_ && i.finish)) && fold_in_pieces(i, to, count)) return true;
     arguments.op->fold(to, operands_.data(), i.count, count, arguments.op_value);
     finish_fold(i, to, count);
     return true;
@@ -547,18 +544,16 @@ inline bool direct_executor::fold_in_pieces(const instruction& i, std::byte* to,
     }
     // In pieces, a rank's own result that is streamed is folded into a buffer in the nearest cache first.
     alignas(64) std::byte near[store_policy::piece];
-    bool stream_own = streams_own(i);
-    for (int k = 0; k < i.count; ++k) stream_own = stream_own && operands_[k].data != to;
+    bool stream_own = stream_own_ && i.finish;  // a partial result is not: peers read it from this core's cache
+    for (int k = 0; k < i.count; ++k) stream_own = stream_own && operands_.data()[k].data != to;
     // Stores past the caches go well between loads where what is loaded comes from a cache or from far cores; plain
     // ones of many bytes between far cores do not.
     const std::size_t whole = c.count * c.element;
-    const auto interleaves = [&] {
-        if (i.pushes == 0) return true;
-        if (streamed[0]) return stream_own || !near_ || whole < store_policy::stream_result_below;
-        return !stream_own && (near_ || whole < store_policy::interleave_far_below);
-    };
+    const bool interleaves =
+        i.pushes == 0 || (streamed[0] ? stream_own || !near_ || whole < store_policy::stream_result_below
+                                      : !stream_own && (near_ || whole < store_policy::interleave_far_below));
     if (i.pushes == 0 && !stream_own) return false;
-    if (i.count == 2 && i.pushes <= 1 && c.op->fold_twice && !(i.finish && c.op->finish) && interleaves() &&
+    if (i.count == 2 && i.pushes <= 1 && c.op->fold_twice && !(i.finish && c.op->finish) && interleaves &&
         c.op->fold_twice(to, i.pushes == 0 ? to : targets[0],
             i.pushes == 0 ? past_caches::alone
             : stream_own  ? past_caches::both
@@ -577,7 +572,7 @@ inline bool direct_executor::fold_in_pieces(const instruction& i, std::byte* to,
     operand x[most];
     for (std::size_t at = 0; at < count; at += piece) {
         const std::size_t n = count - at < piece ? count - at : piece, skip = at * c.element, bytes = n * c.element;
-        for (int k = 0; k < i.count; ++k) x[k] = {static_cast<const std::byte*>(operands_[k].data) + skip};
+        for (int k = 0; k < i.count; ++k) x[k] = {static_cast<const std::byte*>(operands_.data()[k].data) + skip};
         std::byte* const made = stream_own ? near : to + skip;
         c.op->fold(made, x, i.count, n, c.op_value);
         finish_fold(i, made, n);
@@ -648,7 +643,7 @@ inline bool direct_executor::advance() {
 inline void direct_executor::finish() {
     confirm(self_, site);
     // What rank 0 decides here the others are to see once they see that this operation is over.
-    if (adapts_) distance::sample(self_, sequence, arguments.count * arguments.element, choice_.tells_distance);
+    if (adapts_) distance::sample(self_, sequence, arguments.count * arguments.element, choice_.takes_sample);
     rank_state& state = self_.memory.state(self_.rank);
     std::uint64_t completed = state.completed.load(std::memory_order_relaxed);
     self_.direct.finished |= std::uint32_t{1} << (sequence - completed);
@@ -668,7 +663,7 @@ inline void direct_executor::finish() {
 /// For a schedule that is given: `automatic` predicts.
 inline bool direct_executor::single_copy_pays() const {
     const call& c = arguments;
-    return copies_now() && !reduces(c.what) &&
+    return copies_now() && !traits_of(c.what).reduces() &&
            (c.ragged || c.count * c.element / static_cast<std::size_t>(plan_->blocks) >= single_copy_policy::from);
 }
 

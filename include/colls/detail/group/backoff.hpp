@@ -3,7 +3,7 @@
 #pragma once
 
 #include <colls/detail/group/dump.hpp>
-#include <colls/detail/group/guarded.hpp>
+#include <colls/detail/group/in_call.hpp>
 #include <colls/detail/group/mismatch.hpp>
 #include <colls/detail/group/sleeper.hpp>
 #include <colls/detail/support/affinity.hpp>
@@ -78,7 +78,7 @@ public:
     }
 
     /// Instead of waiting, for a caller that polls: the same checks and the same deadline. Never waits.
-    void asked(const wait_site& at) {
+    void check_without_waiting(const wait_site& at) {
         if (++steps_ % 16 == 0) look(at);
     }
 
@@ -94,7 +94,7 @@ private:
         wait_policy& policy = self_->waits;
         if (policy.asks(spins_)) {
             const int beside = rank_on_core();
-            // Of two ranks on a core the higher one moves.
+            // Where two ranks share a core, the higher one moves.
             if (beside != none && beside < self_->rank && policy.moves(seconds_now())) move_to_free_core();
             limit_ = policy.more_spins(spins_, beside != none);
             if (spins_ < limit_) return;
@@ -284,7 +284,7 @@ private:
         own.board_fingerprint.store(at.fingerprint, std::memory_order_release);
         own.board_at.store(milliseconds_now(), std::memory_order_relaxed);
         own.board_call.store(at.call + 1, std::memory_order_release);
-        // Of two ranks that publish, the later one sees the other's board: so there is no hurry to look again.
+        // Where two ranks publish, the later one sees the other's board: so there is no hurry to look again.
         if (waited_ < compare_at_) return;
         compare_at_ = 2 * waited_;
         for (int r = 0; r < self_->size; ++r) {
@@ -308,7 +308,7 @@ private:
     bool told_wait_ = false;
     double start_ = 0, waited_ = 0, compare_at_ = 0;
     sleeper sleeper_;
-    recorded_part noted_;
+    recorded_part noted_{};
 };
 
 }  // namespace colls::inline v1::detail

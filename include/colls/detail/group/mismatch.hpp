@@ -14,17 +14,18 @@ inline const char* collective_in(std::uint64_t fingerprint) {
 /// For how many seconds a rank that has found a mismatch waits for the peer's own account of its calls.
 inline constexpr double time_to_tell = 0.3;
 
+/// What may differ in calls of one collective, where the peer has not published its own.
+inline constexpr const char* may_differ =
+    ", with a different count, type, operator (perhaps another function of the same type), root or schedule, or "
+    "started and not blocking, now or in a call before";
+
 /// Appends what differs between the peer and this rank in the call of that number, or in a call before it, as far as
 /// that is known.
 [[gnu::cold]] inline void say_mismatch(
     error_text& text, rank_context& self, int peer, std::uint64_t call, std::uint64_t own, std::uint64_t theirs) {
     if (say_difference(text, self.memory, self.rank, peer, self.log.recent, call)) return;
     text << "rank " << peer << " called " << collective_in(theirs) << ", this rank " << collective_in(own);
-    if (theirs >> 60 == own >> 60)
-        text << ", with a different count, type, operator (perhaps another function of the same type), root or "
-                "schedule, "
-                "or started and not blocking, now or in a call "
-                "before";
+    if (theirs >> 60 == own >> 60) text << may_differ;
 }
 
 [[noreturn, gnu::cold]] inline void fail_mismatch(rank_context& self, wait_site at, int peer, std::uint64_t theirs) {

@@ -17,8 +17,8 @@
 
 namespace colls::inline v1::detail {
 
-/// Of the schedule's type and steps: ranks that make different calls differ in it. In groups of more than 262,144
-/// steps, of the steps of as many ranks as have about that many, evenly spaced, and of rank 0 always. (Schedules of one
+/// A hash of the schedule's type and steps: ranks that make different calls differ in it. In groups of more than
+/// 262,144 steps it covers as many ranks as have about that many, evenly spaced, and always rank 0. (Schedules of one
 /// type are one function of the group size, but for their state: what tells states apart shows in the steps of any
 /// rank. Two layouts may differ in few steps, so all steps of a redistribution count.)
 [[gnu::cold]] inline std::uint64_t fingerprint_of(const step_table& shape) {

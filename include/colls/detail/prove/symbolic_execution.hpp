@@ -66,7 +66,7 @@ protected:
     /// Law 4 for one slot.
     [[gnu::noinline]] constexpr bool holds(long i, int r, int slot, const wanted& w) {
         if (label_.p[i] < 0) return fail(fault::holds_nothing, r, none, slot);
-        // Of a redistribution the label says all: no schedule of one combines contributions.
+        // In a redistribution the label says all: no schedule of one combines contributions.
         if (const int off = first_difference(masks_.p + i * words_, words_, w);
             off >= 0 && p_.kind != collective::redistribute)
             return fail(lacking(p_.kind, off, w), r, none, barrier_ ? none : slot, none, none, off);

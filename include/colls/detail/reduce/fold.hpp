@@ -250,9 +250,9 @@ bool fold_twice_entry(void* dst, void* also, past_caches past, const operand* x,
             return fold_lines_neon<known, T, Op>(dst, also, x, count, op), true;
 #endif
         };
-        if (by(std::integral_constant<past_caches, past_caches::second>{}) ||
-            by(std::integral_constant<past_caches, past_caches::both>{}) ||
-            by(std::integral_constant<past_caches, past_caches::alone>{}))
+        if (!plain && (by(std::integral_constant<past_caches, past_caches::second>{}) ||
+                          by(std::integral_constant<past_caches, past_caches::both>{}) ||
+                          by(std::integral_constant<past_caches, past_caches::alone>{})))
             return true;
     }
     if (!plain) return false;

@@ -39,13 +39,14 @@ using known_families = family_list<direct, ring, circulant<>, halving_doubling, 
 
 /// Each schedule of the family that reduces folds all contributions at once, in rank order, at every group size
 /// (fold_properties::single_fold). That is what the proof finds, as a table, so that programs need not compile the
-/// proof of these families; tests/reproducible_test.cpp compares the two.
+/// proof of these families; tests/exact/reproducible_test.cpp compares the two.
 template <class Family>
 inline constexpr bool folds_once =
     std::is_same_v<Family, direct> || std::is_same_v<Family, one_shot> || std::is_same_v<Family, fan_in>;
 
 /// Every rank does the same up to rotation, in each schedule of the family that is neither rooted nor a scan, at every
-/// group size (properties::symmetric). Also what the proof finds, as a table; tests/scale_test.cpp compares the two.
+/// group size (properties::symmetric). Also what the proof finds, as a table; tests/plans/scale_test.cpp compares the
+/// two.
 template <class Family>
 inline constexpr bool rotates =
     std::is_same_v<Family, direct> || std::is_same_v<Family, ring> || std::is_same_v<Family, circulant<>> ||

@@ -72,7 +72,7 @@ private:
             if (path.find('/') == std::string::npos) return least;
         }
     }
-    /// Of "QUOTA PERIOD", both in microseconds; "max" and -1 are no quota.
+    /// The quota in "QUOTA PERIOD", both in microseconds; "max" and -1 are no quota.
     [[gnu::cold]] static double quota_in(const std::string& text) {
         char* end = nullptr;
         const double quota = std::strtod(text.c_str(), &end), period = std::strtod(end, nullptr);

@@ -26,11 +26,11 @@ struct buffer_placement {
 /// Packs the buffers of one call, or refuses it.
 class buffer_packer {
 public:
-    /// Of a collective.
+    /// Packs the buffers of a collective.
     buffer_packer(communicator& comm, collective what) : buffer_packer(comm, v1::name_of(what)) {
         is_collective_ = true;
     }
-    /// Of a message.
+    /// Packs those of a message.
     buffer_packer(communicator& comm, std::string_view name)
         : handle_(comm.handle()), rank_(comm.rank()), ranks_(comm.size()), name_(name) {}
     /// The call is the variant with counts.

@@ -6,7 +6,7 @@
 
 #include <colls/detail/call/make_request.hpp>
 #include <colls/detail/call/modes.hpp>
-#include <colls/detail/request/candidates.hpp>
+#include <colls/detail/request/request.hpp>
 #include <colls/dynamic.hpp>
 #include <colls/dynamic/detail/buffer_packer.hpp>
 #include <colls/dynamic/detail/data_layouts.hpp>
@@ -66,7 +66,7 @@ inline const any_schedule* proven_schedule(const candidate& of) {
     return &first->schedule;
 }
 
-/// From a call whose types are known at run time to a request: what make_request.hpp and submit.hpp do for typed calls.
+/// From a call whose types are known at run time to a request: what make_request.hpp and calls.hpp do for typed calls.
 class dynamic_request {
 public:
     dynamic_request(communicator& comm, collective what, const dynamic::options& how) : packer_(comm, what), how_(how) {

@@ -39,7 +39,7 @@ template <class T, class Op>
 void small_fold(void* dst, const operand* x, int k, std::size_t count, const void* op) {
     fold_by_fours(&fold_baseline<T, Op>, sizeof(T), dst, x, k, count, op);
 }
-/// Of elements that are folded as `parts` numbers each.
+/// Folds elements that are `parts` numbers each.
 template <auto fold, std::size_t parts>
 void fold_parts(void* dst, const operand* x, int k, std::size_t count, const void* op) {
     fold(dst, x, k, count * parts, op);
@@ -52,7 +52,7 @@ template <auto leaf, std::size_t parts>
 void leaf_parts(void* to, const void* from, std::size_t count, const void* op) {
     leaf(to, from, count * parts, op);
 }
-/// Of elements of any number of bytes, to which op_value points.
+/// Folds elements of any number of bytes, to which op_value points.
 template <class Op>
 void fold_bytes(void* dst, const operand* x, int k, std::size_t count, const void* op) {
     fold_entry<unsigned char, Op>(dst, x, k, count * *static_cast<const std::size_t*>(op), op);
@@ -90,7 +90,7 @@ template <class T>
 inline constexpr op_table avg_table = with_finish(sum_table<T>, &finish_entry<T, avg_t>);
 template <class T, class Factor>
 inline constexpr op_table premul_table = with_leaf(sum_table<T>, &leaf_entry<T, Factor>);
-/// Of complex numbers whose parts are Ts: sums of twice as many numbers.
+/// For complex numbers whose parts are Ts: sums of twice as many numbers.
 template <class T>
 inline constexpr op_table complex_table{2 * sizeof(T), &fold_parts<&fold_entry<T, sum_t>, 2>, nullptr, nullptr, true};
 template <class T>

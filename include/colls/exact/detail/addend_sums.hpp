@@ -144,7 +144,7 @@ struct addend_vectors {
             widen(levels, level, h);
             constexpr std::int64_t top = 1023 + format::width - 1 + format::bias,
                                    base = 1023 - format::bias - format::width + 1;
-            // Of zeros, whose level is 0, any finite `up` will do; `down` must not be negative.
+            // For zeros, whose level is 0, any finite `up` will do; `down` must not be negative.
             longs least = levels;
             if constexpr (format::lanes == 2) least = levels > format::width ? levels : longs{} + format::width;
             const words up = reinterpret_cast<words>(top - levels) << 52, down = reinterpret_cast<words>(least + base)

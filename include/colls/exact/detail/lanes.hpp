@@ -25,7 +25,7 @@
 
 namespace colls::inline v1::detail {
 
-/// Of the field of exponents.
+/// The type of a level: it holds the field of exponents.
 template <class T>
 using level_of = std::conditional_t<sizeof(T) == 8, std::uint16_t, std::uint8_t>;
 
@@ -40,7 +40,7 @@ struct lane_format : number_format<T> {
     static constexpr int most_ranks = 1 << 20;
     /// The sums of this many ranks have fewer than 2^51 units: they convert to double by a sum.
     static constexpr int few_ranks = 1 << (51 - width);
-    /// Of a special addend: NaN, +inf, -inf.
+    /// What a special addend counts as: NaN, +inf, -inf.
     static constexpr std::int64_t nan_counts = 1, plus_counts = std::int64_t{1} << 21,
                                   minus_counts = std::int64_t{1} << 42;
     /// Levels below, but 0, are slow: an addend or the sum that is subnormal may count.

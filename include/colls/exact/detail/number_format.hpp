@@ -21,7 +21,7 @@ template <class T>
 struct number_format {
     using bits_type = std::conditional_t<sizeof(T) == 8, std::uint64_t,
         std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint16_t>>;
-    /// Of m, with the leading bit that is not stored.
+    /// The digits of m, with the leading bit that is not stored.
     static constexpr int digits = sizeof(T) == 8 ? 53 : sizeof(T) == 4 ? 24 : std::is_same_v<T, half> ? 11 : 8;
     static constexpr int exponent_bits = static_cast<int>(8 * sizeof(T)) - digits;
     /// The field of infinities and NaNs.

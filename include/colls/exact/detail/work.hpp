@@ -147,7 +147,7 @@ public:
             sent_[static_cast<std::size_t>(r)] = block_of(in.size(), comm_->size(), r).size;
         send_blocks(in, out);
     }
-    /// Of blocks of these sizes, and made for the size of `out` times that of the group.
+    /// With blocks of these sizes; the work is made for the size of `out` times that of the group.
     void reduce_scatter(std::span<const T> in, std::span<T> out, std::span<const std::size_t> counts) {
         sent_.assign(counts.begin(), counts.end());
         send_blocks(in, out);

@@ -2,11 +2,11 @@
 // IWYU pragma: private, include <colls/transports/mpi.hpp>
 #pragma once
 
-#include <colls/detail/group/progress_lock.hpp>
-#include <colls/detail/run/one_host.hpp>
+#include <colls/detail/group/in_call.hpp>
 #include <colls/detail/support/cores.hpp>
 #include <colls/mpi/detail/beside.hpp>
 #include <colls/mpi/detail/mpi_group.hpp>
+#include <colls/net/detail/forming/one_host.hpp>
 #include <colls/transports/mpi.hpp>
 
 namespace colls::inline v1::mpi {
@@ -27,7 +27,7 @@ private:
     const int rank_;
 };
 
-/// Of the ranks of one host.
+/// The cores that the ranks of one host have together.
 inline colls::detail::cores_together cores_of(MPI_Comm host, int rank) {
     const colls::detail::core_share own = colls::detail::own_share();
     int here = 1;
@@ -53,8 +53,8 @@ COLLS_INLINE communicator beside(communicator& first, int number) {
 
 COLLS_INLINE void make_progress(void*) {
     if (!colls::detail::mpi_runs()) return;
-    // Of all ranks, since MPICH probes MPI_COMM_SELF without progress; for the highest tag, since a probe that finds a
-    // message makes none either.
+    // A probe on all ranks, since MPICH probes MPI_COMM_SELF without progress; for the highest tag, since a probe that
+    // finds a message makes no progress either.
     static const int unused_tag = [] {
         int* highest = nullptr;
         int known = 0;

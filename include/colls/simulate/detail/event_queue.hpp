@@ -19,9 +19,9 @@ struct event {
 class event_queue {
 public:
     bool empty() const { return heap_.empty(); }
-    /// Of all events, stale ones too.
+    /// The number of all events, stale ones too.
     std::size_t size() const { return size_; }
-    /// Of the next events.
+    /// The time of the next events.
     double time() const { return heap_.front().time; }
 
     void add(double time, event e) {

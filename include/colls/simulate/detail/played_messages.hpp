@@ -80,7 +80,7 @@ private:
 
     member& at(int rank) { return members_[static_cast<std::size_t>(rank)]; }
     long tag_of(int chunk, int round) const { return static_cast<long>(chunk) * (rounds_ + 1) + round; }
-    /// Of a block's part in that chunk.
+    /// Bytes of the blocks' parts in that chunk.
     double bytes_of(const block_set& b, int chunk) const {
         const double part = o_.chunk > 0 ? std::min(o_.chunk, block_ - chunk * o_.chunk) : block_;
         return part * static_cast<double>(size_of(b));

@@ -84,7 +84,7 @@ cudaError_t usual_error(std::string_view call) {
     return cudaErrorUnknown;
 }
 
-/// Of a process that makes calls of the runtime at all: others may set EMULATED_FAIL for their children.
+/// For a process that makes calls of the runtime at all: others may set EMULATED_FAIL for their children.
 bool report_unused_faults() {
     books& b = all_books();
     const std::lock_guard lock(b.mutex);

@@ -185,7 +185,7 @@ cudaError_t enqueue(cudaStream_t, std::function<void()>, ticket* own = nullptr);
 /// What has been done is then before the caller: the host, or the work that a stream does.
 void wait_for(const ticket&);
 bool is_over(const ticket&);
-/// Of the work that this thread does for a stream: what is ordered before it, and then before what comes after it.
+/// What is ordered before the work that this thread does for a stream, and then before what comes after it.
 order& order_of_work();
 /// Waits for all work of a device. `call`: for the report of a deadlock.
 void wait_for_device(int device, const char* call);

@@ -94,7 +94,7 @@ struct books {
         const auto i = objects.find(handle);
         return i == objects.end() ? nullptr : &i->second;
     }
-    /// Of a handle that the program still holds.
+    /// The object of a handle that the program still holds.
     object* held(unsigned long long handle) {
         object* const o = find(handle);
         return o == nullptr || o->holders == 0 ? nullptr : o;

@@ -11,7 +11,8 @@
 
 namespace colls::inline v1::processes::detail {
 
-/// Of this process. Entries stay until the process ends, so that all members of a group find the same ones.
+/// The arenas that this process keeps. Entries stay until the process ends, so that all members of a group find the
+/// same ones.
 class kept_arenas {
 public:
     static kept_arenas& of_process() {
@@ -35,7 +36,7 @@ public:
         }
         return best;
     }
-    /// Of each process, its rank in the arena; empty: one is missing, or there twice.
+    /// The rank of each process in the arena; empty: one is missing, or there twice.
     static std::vector<int> ranks_of(const arena& a, const std::vector<pid_t>& processes) {
         std::vector<int> ranks;
         for (const pid_t p : processes) {

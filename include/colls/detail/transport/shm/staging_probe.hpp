@@ -102,7 +102,7 @@ private:
     }
 };
 
-/// Of this machine, measured at the first call in a process, which takes a millisecond or two.
+/// The figures of this machine, measured at the first call in a process, which takes a millisecond or two.
 inline const staging_figures& measured_staging() {
     static const staging_figures found = [] {
         try {
