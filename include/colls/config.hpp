@@ -31,15 +31,6 @@
 #error "colls under nvcc needs --expt-relaxed-constexpr: link colls::cuda, or add the option"
 #endif
 
-// For the library's tests under sanitizers and by mutants: an index past the end ends the program.
-namespace colls::inline v1::detail {
-#ifdef COLLS_CHECK_INDICES
-inline constexpr bool checks_indices = true;
-#else
-inline constexpr bool checks_indices = false;
-#endif
-}  // namespace colls::inline v1::detail
-
 /// The version is MAJOR.MINOR.PATCH.
 #define COLLS_VERSION_MAJOR 0
 /// See COLLS_VERSION_MAJOR.

@@ -298,7 +298,7 @@ TEST_CASE("launch: Hydra's ranks find their proxy through shells", "[launch]") {
     }
     char self[4096] = {};
     REQUIRE(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
-    const std::string command = "COLLS_LAUNCH_TEST_CHILD=1 timeout 60 mpiexec.hydra -n 3 sh -c '\"" +
+    const std::string command = "COLLS_LAUNCH_TEST_CHILD=1 timeout 600 mpiexec.hydra -n 3 sh -c '\"" +
                                 std::string(self) +
                                 "\" \"launch: reads the environment of this process\" -s; true' 2>&1";
     std::FILE* const out = popen(command.c_str(), "r");

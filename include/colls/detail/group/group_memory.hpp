@@ -3,7 +3,7 @@
 // IWYU pragma: private, include <colls/communicator.hpp>
 #pragma once
 
-#include <colls/config.hpp>
+#include <colls/detail/support/list.hpp>
 
 #include <atomic>
 #include <cstddef>

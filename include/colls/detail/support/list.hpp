@@ -11,6 +11,13 @@
 
 namespace colls::inline v1::detail {
 
+// For the library's tests under sanitizers and by mutants: an index past the end ends the program.
+#ifdef COLLS_CHECK_INDICES
+inline constexpr bool checks_indices = true;
+#else
+inline constexpr bool checks_indices = false;
+#endif
+
 /// Returns memory for `size` elements or more, which replaces p. Throws std::bad_alloc. Not a template: compiled once.
 [[gnu::noinline]] inline void* grown(void* p, std::size_t& capacity, std::size_t size, std::size_t element) {
     std::size_t next = capacity < 8 ? 8 : capacity;
