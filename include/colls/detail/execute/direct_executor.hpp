@@ -61,7 +61,6 @@ private:
     };
     struct entry_copies {
         std::size_t input = 0, output = 0, table = 0;  ///< bytes of each; there are two tables
-        std::size_t bytes() const { return padded(input) + padded(output) + 2 * table; }
     };
     entry entry_of(const rank_buffers& own) const;
     entry_copies copies_of(entry how) const;
@@ -331,8 +330,8 @@ inline void direct_executor::enter() {
     const execution_plan& follows = how == entry::decided ? other : direct;
     if (plan_ != &follows) follow(follows);
     // Where buffers are out of reach, peers read only what is staged.
-    own.scratch =
-        take_memory(slots + copies.bytes(), how == entry::decided && slots > 0 && follows.within == reach::scratch);
+    const std::size_t copied = padded(copies.input) + padded(copies.output) + 2 * copies.table;
+    own.scratch = take_memory(slots + copied, how == entry::decided && slots > 0 && follows.within == reach::scratch);
     copy_buffers(own, copies, own.scratch + slots);
     operation_line& told = line_of(self_.rank);
     told.fingerprint = fingerprint_;
@@ -364,7 +363,7 @@ inline std::byte* direct_executor::take_memory(std::size_t bytes, bool staged) {
     std::byte* memory = staged ? take_staging(self_, sequence, bytes) : nullptr;
     leaves_early_ = memory != nullptr;
     if (leaves_early_) return memory;
-    memory = take_scratch(bytes);
+    if (bytes > 0) memory = take_scratch(bytes);
     if (staged && !scratch_.populated) {
         self_.backend->populate(scratch_.at, scratch_.bytes);
         scratch_.populated = true;
@@ -652,7 +651,7 @@ inline void direct_executor::finish() {
     state.completed.store(completed, std::memory_order_release);
     wake_sleepers(self_);
     if (bounce_output_) copy_bytes(arguments.out, bounce_output_, ragged_bytes(buffer_kind::output));
-    give_scratch();
+    if (scratch_.at) give_scratch();
     // The next entry's line was read by peers `window` operations ago: so its stores do not wait for theirs to go.
     prefetch_to_store(&self_.memory.operation((sequence + 1) % window, self_.rank));
     done = true;
