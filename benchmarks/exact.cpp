@@ -2,6 +2,8 @@
 // beside a plain one on threads. All take turns, so that what else the machine does hits all of them alike; medians.
 //
 //     exact [RANKS [NUMBERS]]     2 ranks and 100,000,000 numbers, unless said otherwise
+#include "statistics.hpp"
+
 #include <colls/colls.hpp>
 #include <colls/exact.hpp>
 #include <colls/transports/threads.hpp>
@@ -19,16 +21,13 @@
 
 namespace {
 
+using bench::median;
+
 template <class F>
 double microseconds(F f) {
     const auto from = std::chrono::steady_clock::now();
     f();
     return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - from).count();
-}
-double median(std::vector<double>& of) {
-    const auto middle = of.begin() + static_cast<std::ptrdiff_t>(of.size() / 2);
-    std::nth_element(of.begin(), middle, of.end());
-    return *middle;
 }
 
 /// Numbers of both signs, their exponents spread over so many binades.

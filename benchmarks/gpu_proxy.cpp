@@ -6,11 +6,11 @@
 
 #include <colls/bootstrap/member_exchange.hpp>
 #include <colls/colls.hpp>
-#include <colls/cuda/detail/proxy.hpp>
+#include <colls/cuda/detail/far/proxy.hpp>
 #include <colls/detail/backend/group_to_form.hpp>
 #include <colls/detail/group/rank_context.hpp>
-#include <colls/detail/run/apart.hpp>
 #include <colls/extend/message_member.hpp>
+#include <colls/net/detail/forming/apart.hpp>
 #include <colls/world.hpp>
 
 #include <fmt/core.h>

@@ -11,6 +11,7 @@
 // as well as the library's.
 #include "jobs.hpp"
 #include "machine.hpp"
+#include "statistics.hpp"
 
 #include <colls/colls.hpp>
 #include <colls/transports/threads.hpp>
@@ -347,12 +348,6 @@ std::vector<std::vector<double>> quiet_calls(const measurement& m, std::size_t c
     return !all && std::ranges::all_of(kept, enough) ? kept : every;
 }
 
-double median(std::vector<double>& x) {
-    const auto middle = x.begin() + static_cast<std::ptrdiff_t>(x.size() / 2);
-    std::nth_element(x.begin(), middle, x.end());
-    return *middle;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -401,7 +396,7 @@ int main(int argc, char** argv) {
             double best = 1e30, own = 0, quiet = 0;
             std::vector<std::vector<double>> ns = quiet_calls(m, all.size(), s.all_calls, quiet);
             for (std::size_t i = 0; i < all.size(); ++i) {
-                const double us = median(ns[i]) / 1000;
+                const double us = bench::median(ns[i]) / 1000;
                 fmt::print(" {:.4g} |", us);
                 (all[i].run ? best : own) = all[i].run ? std::min(best, us) : us;
             }

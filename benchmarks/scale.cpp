@@ -4,7 +4,7 @@
 #include <colls/colls.hpp>
 #include <colls/detail/choose/explanation.hpp>
 #include <colls/detail/plan/make_execution_plan.hpp>
-#include <colls/detail/plan/message_lowering.hpp>
+#include <colls/messages/detail/message_lowering.hpp>
 #include <colls/transports/threads.hpp>
 
 #include <fmt/core.h>

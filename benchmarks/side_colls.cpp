@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <array>
 #include <exception>
+#include <string>
 #include <string_view>
 
 namespace {
@@ -46,8 +47,9 @@ public:
             internal::rank_context& self = comm_.context();
             std::swap(self.choices, choices_[variant_]);
             std::swap(self.choices, choices_[variant]);
-            // As COLLS_SCHEDULE would have it. (The names are literals, which end with a zero.)
-            self.env.schedule = variant == bench::automatic ? nullptr : bench::variant_name(variant).data();
+            // As COLLS_SCHEDULE would have it.
+            forced_ = bench::variant_name(variant);
+            self.env.schedule = variant == bench::automatic ? nullptr : forced_.c_str();
             variant_ = variant;
         }
         const std::size_t bytes = std::max(in.size(), out.size()) * sizeof(float);
@@ -86,6 +88,7 @@ private:
     colls::communicator& comm_;
     const settings& s_;
     std::uint32_t variant_ = bench::automatic;
+    std::string forced_;
     std::array<internal::choice_table, bench::variants> choices_;
 };
 

@@ -3,6 +3,8 @@
 #include "measure.hpp"
 #include "run_ranks.hpp"
 
+#include <colls/detail/support/descriptor.hpp>
+
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -14,31 +16,19 @@
 
 namespace {
 
-/// A descriptor of this process.
-class descriptor {
-public:
-    explicit descriptor(int id, const char* what) : id_(id) {
-        if (id < 0) throw std::system_error(errno, std::generic_category(), what);
-    }
-    ~descriptor() { reset(); }
-    descriptor(descriptor&& other) noexcept : id_(std::exchange(other.id_, -1)) {}
-    descriptor& operator=(descriptor&&) = delete;
-    void reset() {
-        if (id_ >= 0) close(std::exchange(id_, -1));
-    }
-    int get() const { return id_; }
+using colls::detail::descriptor;
 
-private:
-    int id_;
-};
-
+descriptor checked(int id, const char* what) {
+    if (id < 0) throw std::system_error(errno, std::generic_category(), what);
+    return descriptor(id);
+}
 void check(int result, const char* what) {
     if (result < 0) throw std::system_error(errno, std::generic_category(), what);
 }
 
 /// Two connected TCP sockets on 127.0.0.1, without Nagle's delay, non-blocking.
 std::array<descriptor, 2> connected() {
-    const descriptor listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket");
+    const descriptor listener = checked(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket");
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -46,9 +36,9 @@ std::array<descriptor, 2> connected() {
     check(bind(listener.get(), reinterpret_cast<sockaddr*>(&address), size), "bind to 127.0.0.1");
     check(listen(listener.get(), 1), "listen");
     check(getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size), "getsockname");
-    descriptor first(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket");
+    descriptor first = checked(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket");
     check(connect(first.get(), reinterpret_cast<sockaddr*>(&address), size), "connect to 127.0.0.1");
-    descriptor second(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK), "accept");
+    descriptor second = checked(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK), "accept");
     int flags = fcntl(first.get(), F_GETFL);
     check(fcntl(first.get(), F_SETFL, flags | O_NONBLOCK), "fcntl");
     for (const descriptor* end : {&first, &second}) {
@@ -120,7 +110,7 @@ int main(int argc, char** argv) {
     try {
         auto ends = connected();
         return bench::run_ranks("side_sockets", 2, [&](int rank) {
-            ends[rank == 0 ? 1 : 0].reset();
+            ends[rank == 0 ? 1 : 0].close();
             rank_main(argv, rank, ends[static_cast<std::size_t>(rank)].get());
         });
     } catch (const std::exception& e) {

@@ -1,4 +1,5 @@
-# colls::verbs: with libibverbs. In the source tree, and installed as a component of the package, whose user has the library.
+# colls::verbs: with libibverbs, beside colls::colls or colls::header_only. In the source tree, and installed as a component of the
+# package, whose user has the library.
 if(NOT TARGET colls::verbs)
     find_path(COLLS_VERBS_INCLUDE_DIR infiniband/verbs.h)
     find_library(COLLS_VERBS_LIBRARY ibverbs)
@@ -6,7 +7,7 @@ if(NOT TARGET colls::verbs)
     if(COLLS_VERBS_INCLUDE_DIR AND COLLS_VERBS_LIBRARY)
         add_library(colls::verbs INTERFACE IMPORTED GLOBAL)
         target_include_directories(colls::verbs SYSTEM INTERFACE ${COLLS_VERBS_INCLUDE_DIR})
-        target_link_libraries(colls::verbs INTERFACE colls::colls ${COLLS_VERBS_LIBRARY})
+        target_link_libraries(colls::verbs INTERFACE colls::header_only ${COLLS_VERBS_LIBRARY})
     endif()
 endif()
 if(NOT TARGET colls::verbs)

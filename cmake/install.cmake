@@ -12,7 +12,7 @@ install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATAROOT
 file(RELATIVE_PATH colls_to_include ${CMAKE_INSTALL_FULL_DATADIR}/pkgconfig ${CMAKE_INSTALL_FULL_INCLUDEDIR})
 configure_file(${CMAKE_CURRENT_LIST_DIR}/colls.pc.in ${PROJECT_BINARY_DIR}/colls.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/colls.pc DESTINATION ${CMAKE_INSTALL_DATADIR}/pkgconfig)
-install(TARGETS colls EXPORT colls-targets)
+install(TARGETS colls_header_only EXPORT colls-targets)
 install(EXPORT colls-targets NAMESPACE colls:: DESTINATION ${package_folder})
 set(COLLS_SOURCE_FOLDER ${CMAKE_INSTALL_INCLUDEDIR}/colls/src)
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/colls-config.cmake.in ${PROJECT_BINARY_DIR}/colls-config.cmake

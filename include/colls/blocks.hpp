@@ -1,7 +1,7 @@
 // Where each block lies in a buffer that has a block for each rank.
 #pragma once
 
-#include <colls/detail/support/balanced.hpp>
+#include <colls/detail/support/sizes.hpp>
 
 #include <cstddef>
 #include <type_traits>

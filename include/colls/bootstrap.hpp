@@ -38,5 +38,5 @@ communicator bootstrap(
 }  // namespace colls::inline v1
 
 #ifndef COLLS_SEPARATE
-#include <colls/detail/run/bootstrap.hpp>
+#include <colls/net/detail/forming/bootstrap.hpp>
 #endif

@@ -41,7 +41,7 @@
 // What is behind calls and groups is included with them and compiled in each unit that uses them; or once. Then units
 // define COLLS_SEPARATE, and include declarations only. The definitions are in one unit of the program, which defines
 // COLLS_IMPLEMENTATION before it includes all headers of the library that the program uses; or in the sources in
-// colls/src (CMake: link colls::separate).
+// colls/src (CMake: link colls::colls).
 #if defined(COLLS_IMPLEMENTATION)
 #undef COLLS_SEPARATE
 #define COLLS_SEPARATE_SOURCE

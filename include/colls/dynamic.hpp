@@ -16,8 +16,7 @@
 // name is unknown or the schedule is of another collective; unsupported where the schedule does not keep the order that
 // the operator needs.
 //
-// A program links colls::dynamic (CMake) and colls::separate: the reduce loops of all types and operators are
-// compiled there, once.
+// A program links colls::colls (CMake): the reduce loops of all types and operators are compiled there, once.
 #pragma once
 
 #include <colls/any_schedule.hpp>

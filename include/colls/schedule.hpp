@@ -71,7 +71,7 @@ struct collective_traits {
         return result == contributors::before ? rank : result == contributors::up_to ? rank + 1 : n;
     }
     /// Every rank waits for every other.
-    constexpr bool synchronises() const { return !rooted() && !is_scan() && in != content::layout; }
+    constexpr bool synchronises() const { return !rooted() && result < contributors::up_to && in != content::layout; }
     /// Each user block belongs to one rank.
     constexpr bool owned() const { return in == content::own_block || out == content::own_block; }
 };

@@ -21,5 +21,5 @@ communicator world();
 }  // namespace colls::inline v1
 
 #ifndef COLLS_SEPARATE
-#include <colls/detail/run/bootstrap.hpp>
+#include <colls/net/detail/forming/bootstrap.hpp>
 #endif

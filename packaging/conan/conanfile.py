@@ -18,7 +18,7 @@ class Colls(ConanFile):
     license = "Apache-2.0"
     topics = ("collectives", "all-reduce", "mpi", "hpc", "header-only")
     settings = "os", "arch", "compiler", "build_type"
-    # separate: what is behind the calls, compiled once (colls::separate, and colls::dynamic over it), beside the headers alone.
+    # separate: what is behind the calls, compiled once (colls::colls), beside the headers alone (colls::header_only).
     options = {"separate": [True, False]}
     default_options = {"separate": True}
 
@@ -64,7 +64,6 @@ class Colls(ConanFile):
         cmake.configure()
         if self.options.separate:
             cmake.build(target="colls_separate")
-            cmake.build(target="colls_dynamic")
 
     def package(self):
         CMake(self).install()
@@ -75,12 +74,13 @@ class Colls(ConanFile):
 
     def package_info(self):
         self.cpp_info.set_property("cmake_file_name", "colls")
-        self._component("colls").system_libs = ["pthread"]
+        self._component("header_only").system_libs = ["pthread"]
+        compiled = self._component("colls", "header_only")
         if self.options.separate:
-            separate = self._component("separate", "colls")
-            separate.libs = ["colls_separate"]
-            separate.defines = ["COLLS_SEPARATE"]
-            self._component("dynamic", "separate").libs = ["colls_dynamic"]
+            compiled.libs = ["colls_separate"]
+            compiled.defines = ["COLLS_SEPARATE"]
+            for name in ("separate", "dynamic"):  # its names of version 0.2
+                self._component(name, "colls")
 
     def _component(self, name, *requires):
         component = self.cpp_info.components[name]

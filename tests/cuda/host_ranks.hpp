@@ -2,14 +2,15 @@
 #pragma once
 
 #include <colls/any_schedule.hpp>
-#include <colls/cuda/detail/eager_executor.hpp>
-#include <colls/cuda/detail/host_thread_group.hpp>
-#include <colls/cuda/detail/message_executor.hpp>
-#include <colls/cuda/detail/message_order.hpp>
-#include <colls/cuda/detail/proxy.hpp>
-#include <colls/cuda/detail/schedule_executor.hpp>
+#include <colls/cuda/detail/far/proxy.hpp>
+#include <colls/cuda/detail/kernel/eager_executor.hpp>
+#include <colls/cuda/detail/kernel/host_thread_group.hpp>
+#include <colls/cuda/detail/kernel/message_executor.hpp>
+#include <colls/cuda/detail/kernel/schedule_executor.hpp>
+#include <colls/cuda/detail/launch/message_order.hpp>
 
 #include <atomic>
+#include <barrier>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -77,6 +78,7 @@ public:
         sizes_.channels = channels;
         sizes_.eager_bytes = eager_bytes;
         sizes_.scratch_bytes = scratch_bytes;
+        for (int r = 0; r < n; ++r) barriers_.push_back(std::make_unique<std::barrier<>>(channels * threads));
         for (int r = 0; r < n; ++r) workspaces_.emplace_back(static_cast<std::size_t>(sizes_.bytes()));
         for (auto& s : workspaces_) addresses_.push_back(s.data());
         for (int r = 0; r < n; ++r)
@@ -155,8 +157,22 @@ public:
         return failed == 0;
     }
 
+    /// Makes the launches of a list of messages, as `run_messages` does for each, by all threads of rank `r`'s blocks.
+    template <class Group>
+    bool run_messages(Group& g, int r, int channel, const std::vector<kernel::message_list>& launches) {
+        bool well = true;
+        for (const kernel::message_list& l : launches) {
+            kernel::load_call(g, handles_[index(r)], {});
+            if (l.stored == 0 || channel == 0) well = well && kernel::run_messages(g, channel, l);
+            // The launch is over before the next one begins.
+            if (l.stored != 0) barriers_[index(r)]->arrive_and_wait();
+        }
+        return well;
+    }
+
 private:
     const int n_, channels_, threads_;
+    std::vector<std::unique_ptr<std::barrier<>>> barriers_;  // of all threads of a rank
     kernel::workspace_layout sizes_;
     std::vector<workspace> workspaces_;
     std::vector<std::byte*> addresses_;

@@ -232,6 +232,13 @@ void messages(colls::cuda::communicator& gpu, cudaStream_t stream, std::size_t s
         finish();
         wrong += p.wrong() + counted.wrong();
     }
+    for (const std::size_t many : {65u, 300u}) {
+        if (gpu.size() == 1) break;
+        message_test::divided_part p(gpu, stream, many, many > 65);
+        p.issue();
+        finish();
+        wrong += p.wrong();
+    }
     if (gpu.rank() == 0) std::printf("%d ranks: messages, %d wrong so far\n", gpu.size(), wrong);
 }
 

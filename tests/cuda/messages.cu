@@ -58,6 +58,20 @@ void random_messages(int n, const colls::cuda::options& o, std::size_t most, con
     std::printf("%d ranks, %s: messages and calls with counts: %d wrong so far\n", n, what, failed);
 }
 
+/// Groups of more messages than a launch brings with it, which ranks divide in different ways.
+void divided_groups(int n, const colls::cuda::options& o) {
+    group g(n, o);
+    for (const std::size_t many : {65u, 300u}) {
+        std::vector<std::unique_ptr<message_test::divided_part>> parts;
+        for (std::size_t r = 0; r < g.size(); ++r)
+            parts.push_back(std::make_unique<message_test::divided_part>(g.ranks[r], g.streams[r], many, many > 65));
+        for (auto& p : parts) p->issue();
+        g.finish();
+        for (auto& p : parts) failed += p->wrong();
+    }
+    std::printf("%d ranks: groups that ranks divide differently: %d wrong so far\n", n, failed);
+}
+
 /// Groups of collective calls, of many sizes, eager and pulled; with messages; replayed as a graph.
 void groups_of_calls(int n, colls::cuda::protocol p) {
     colls::cuda::options o;
@@ -104,7 +118,10 @@ void groups_of_calls(int n, colls::cuda::protocol p) {
         auto calls = colls::cuda::begin(c);
         for (auto& sum : all[r].sums) colls::cuda::all_reduce<colls::ring>(c, sum, colls::sum, g.streams[r]);
         colls::cuda::all_reduce(c, all[r].maximum, colls::max, g.streams[r]);
-        colls::cuda::exchange(c, all[r].left, (c.rank() + 1) % n, all[r].right, (c.rank() + n - 1) % n, g.streams[r]);
+        // Each element alone, which are more messages than a launch brings with it.
+        for (std::size_t i = 0; i < 77; ++i)
+            colls::cuda::exchange(c, std::span<int>(all[r].left.data() + i, 1), (c.rank() + 1) % n,
+                std::span<int>(all[r].right.data() + i, 1), (c.rank() + n - 1) % n, g.streams[r]);
         calls.end();
     };
     const auto verify = [&](const char* what) {
@@ -276,6 +293,26 @@ void refusals(int n) {
     } catch (const colls::error& e) {
         failed += e.code() != errc::unsupported;
     }
+    {
+        group small(n, {.channels = 2, .scratch_bytes = 7168});
+        const auto to_itself = [&](std::size_t times) {
+            auto calls = colls::cuda::begin(small.ranks[0]);
+            for (std::size_t i = 0; i < times; ++i)
+                colls::cuda::exchange(
+                    small.ranks[0], std::span<int>(x.data(), 1), 0, std::span<int>(y.data(), 1), 0, small.streams[0]);
+            calls.end();
+        };
+        try {
+            to_itself(150);
+            std::printf("not refused: a list that scratch memory has no room for\n"), ++failed;
+        } catch (const colls::error& e) {
+            const char* const text = "options.scratch_bytes has no room for 7296 bytes, the list of 300 messages";
+            if (e.code() != errc::unsupported || std::string(e.what()).find(text) == std::string::npos)
+                std::printf("not as expected: %s\n", e.what()), ++failed;
+        }
+        to_itself(149);  // which fills it
+        small.finish();
+    }
     refused("rank 99 is out of range", [&] { colls::cuda::send(c, x, 99, s); });
     refused("rank -1 is out of range", [&] { colls::cuda::recv(c, x, -1, s); });
     refused("it has 1 messages to itself, and receives 0", [&] { colls::cuda::send(c, x, 0, s); });
@@ -382,6 +419,9 @@ int main() {
         random_messages(devices, few, 200'000, "long");
         few.through_host = true;
         if (devices > 1) random_messages(devices, few, 60'000, "through the host");
+        if (devices > 1) divided_groups(devices, few);
+        few.through_host = false;
+        for (int n = 2; n <= devices && n <= 3; ++n) divided_groups(n, few);
         for (const auto p :
             {colls::cuda::protocol::automatic, colls::cuda::protocol::eager, colls::cuda::protocol::pulled})
             groups_of_calls(devices, p);

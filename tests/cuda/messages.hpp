@@ -189,6 +189,83 @@ inline std::vector<planned> plan_of(int n, std::size_t round, std::size_t most) 
     return all;
 }
 
+/// Ranks that divide their messages into groups of calls in different ways. Rank 1 has all in one group: `many` from
+/// rank 0 and to it, and of a third rank `many`. Rank 0 first waits for the third one's second group, and for rank 1;
+/// and only then sends. So no message may wait for one of another pair, nor for one of the other direction.
+class divided_part {
+public:
+    divided_part(colls::cuda::communicator& gpu, cudaStream_t stream, std::size_t many, bool of_group)
+        : gpu_(gpu), stream_(stream), many_(many), memory_(gpu, 4096 + 4 * many * (most_bytes + 48), of_group, stream) {
+        const auto add = [&](int from, int to, std::size_t count) {
+            for (std::size_t i = 0; i < count && to < gpu.size() && from < gpu.size(); ++i) {
+                if (from != gpu.rank() && to != gpu.rank()) continue;
+                const planned p{from, to, i, i * 29 % (most_bytes + 1)};
+                const std::size_t at = memory_.take(p.bytes, i % 16);
+                for (std::size_t b = 0; b < p.bytes && from == gpu.rank(); ++b)
+                    memory_[at + b] = content(from, to, i, many, b);
+                all_.push_back({p, at});
+            }
+        };
+        add(0, 1, many);
+        add(1, 0, many);
+        add(2, 1, many);
+        add(2, 0, 1);
+        memory_.put();
+    }
+    void issue() {
+        if (gpu_.rank() == 0) {
+            make([](const planned& p) { return p.to == 0; });
+            make([](const planned& p) { return p.from == 0; });
+        } else if (gpu_.rank() == 1) {
+            make([](const planned&) { return true; });
+        } else {
+            make([](const planned& p) { return p.to == 1; });
+            make([](const planned& p) { return p.to == 0; });
+        }
+    }
+    int wrong() {
+        int all = 0;
+        memory_.get();
+        check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+        for (const auto& [p, at] : all_)
+            for (std::size_t b = 0; b < p.bytes; ++b)
+                if (memory_[at + b] != content(p.from, p.to, p.number, many_, b)) {
+                    std::printf("divided groups, rank %d: message %zu of %zu from %d to %d is wrong\n", gpu_.rank(),
+                        p.number, many_, p.from, p.to);
+                    ++all;
+                    break;
+                }
+        if (!memory_.intact()) std::printf("divided groups: memory beside a message has changed\n"), ++all;
+        return all;
+    }
+
+private:
+    static constexpr std::size_t most_bytes = 40;
+    struct entry {
+        planned p;
+        std::size_t at;
+    };
+    /// One group of those that `belongs` is true of, pairs in turn.
+    template <class F>
+    void make(const F& belongs) {
+        auto calls = colls::cuda::begin(gpu_);
+        for (std::size_t i = 0; i < many_; ++i)
+            for (const auto& [p, at] : all_) {
+                if (p.number != i || !belongs(p)) continue;
+                if (p.from == gpu_.rank())
+                    colls::cuda::send(gpu_, memory_.on_device(at, p.bytes), p.to, stream_);
+                else
+                    colls::cuda::recv(gpu_, memory_.on_device(at, p.bytes), p.from, stream_);
+            }
+        calls.end();
+    }
+    colls::cuda::communicator& gpu_;
+    cudaStream_t stream_;
+    std::size_t many_;
+    arena memory_;
+    std::vector<entry> all_;
+};
+
 /// Counts of an all_to_all_v: elements from rank a to rank b.
 inline std::size_t count_of(int a, int b, std::size_t round) {
     const std::size_t x = static_cast<std::size_t>(a * 7 + b * 13) + round * 5;

@@ -4,7 +4,7 @@
 // protocols is compared.
 //
 // protocols [MOST [TABLE]]: buffers of up to MOST bytes (64 MB); below 1 MB it is a trial, with a few calls. TABLE: the
-// file to write, in the form of cuda/detail/protocol_table.hpp. COLLS_NCCL: libnccl.so.2, where it is not found.
+// file to write, in the form of cuda/detail/launch/protocol_table.hpp. COLLS_NCCL: libnccl.so.2, where it is not found.
 #include <colls/transports/cuda.hpp>
 
 #include <dlfcn.h>

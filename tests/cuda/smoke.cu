@@ -5,7 +5,7 @@
 #include "devices.hpp"
 #include "timing.hpp"
 
-#include <colls/cuda/detail/device_thread_group.hpp>
+#include <colls/cuda/detail/kernel/device_thread_group.hpp>
 #include <colls/schedules/ring.hpp>
 #include <colls/transports/cuda.hpp>
 

@@ -4,7 +4,7 @@
 //   clang++ -std=c++20 -g -O2 -fsanitize=fuzzer,address,undefined -Iinclude tests/fuzz/frame_fuzz.cpp
 //   ./a.out -max_len=400 NEW_FOLDER tests/fuzz/corpus/frame
 // With -DCOLLS_FUZZ_REPLAY and any compiler it is a program that replays the files it is given.
-#include <colls/detail/transport/stream/frame_stream.hpp>
+#include <colls/net/detail/connection/frame_stream.hpp>
 
 #ifdef COLLS_FUZZ_REPLAY
 #include "replay.hpp"

@@ -4,9 +4,9 @@
 //   clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -Iinclude tests/fuzz/rendezvous_fuzz.cpp
 //   ./a.out -max_len=512 NEW_FOLDER tests/fuzz/corpus/rendezvous
 // With -DCOLLS_FUZZ_REPLAY and any compiler it is a program that replays the files it is given.
-#include <colls/bootstrap/detail/interfaces.hpp>
-#include <colls/bootstrap/detail/launch.hpp>
-#include <colls/bootstrap/detail/records.hpp>
+#include <colls/net/detail/forming/interfaces.hpp>
+#include <colls/net/detail/forming/launch.hpp>
+#include <colls/net/detail/forming/records.hpp>
 
 #ifdef COLLS_FUZZ_REPLAY
 #include "replay.hpp"

@@ -2,6 +2,8 @@
 // turns, as a rank of a world whose links carry MBITS Mb/s (see limited_link). Rank 0 prints for each the median time,
 // the rate, and both as parts of float's and of what the link allows. Exit status 1: a sum is wrong, or differs between
 // ranks. No time is checked.
+#include "../../benchmarks/statistics.hpp"
+
 #include <colls/colls.hpp>
 #include <colls/patterns/compressed.hpp>
 #include <colls/patterns/top_k.hpp>
@@ -74,11 +76,6 @@ bool right(colls::communicator& comm, const kind& k, const floats& result, const
     return ok == 1;
 }
 
-double median(std::vector<double> x) {
-    std::ranges::nth_element(x, x.begin() + static_cast<std::ptrdiff_t>(x.size() / 2));
-    return x[x.size() / 2];
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -115,9 +112,9 @@ int main(int argc, char** argv) {
                 static_cast<double>(count * sizeof(float)) / 1e6, argv[3], turns);
             std::printf("  %-10s %10s %11s %9s %11s %8s %12s\n", "exchanged", "MB sent", "median ms", "MB/s", "x float",
                 "link ms", "of the link");
-            const double of_floats = median(kinds[0].seconds);
+            const double of_floats = bench::median(kinds[0].seconds);
             for (const kind& k : kinds) {
-                const double took = median(k.seconds), least = k.bytes_sent / link;
+                const double took = bench::median(k.seconds), least = k.bytes_sent / link;
                 std::printf("  %-10s %10.2f %11.1f %9.1f %11.2f %8.1f %12.2f\n", k.name.c_str(), k.bytes_sent / 1e6,
                     took * 1e3, static_cast<double>(count * sizeof(float)) / took / 1e6, of_floats / took, least * 1e3,
                     least / took);

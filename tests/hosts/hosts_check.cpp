@@ -104,7 +104,7 @@ int suite(std::uint64_t seed, std::uint64_t calls, int per_host, const std::stri
     colls::communicator comm = colls::world();
     tally t;
     t.rank = comm.rank();
-    const int found = comm.context().layout.ranks_per_host;
+    const int found = comm.context().layout.hosts.ranks_per_host();
     t.check(found == per_host,
         "the world has found " + std::to_string(found) + " ranks a host, not " + std::to_string(per_host));
     const std::string weighed = colls::explain(comm, colls::collective::all_reduce, 1 << 20);

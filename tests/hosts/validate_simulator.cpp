@@ -6,6 +6,8 @@
 //
 // NETWORK is a file as `colls simulate` takes it, of kind graph. `run` ends with status 1 where a result is wrong, or a
 // cell takes less time than the cables allow. No other time is checked.
+#include "../../benchmarks/statistics.hpp"
+
 #include <colls/colls.hpp>
 #include <colls/simulate.hpp>
 #include <colls/world.hpp>
@@ -125,11 +127,6 @@ int print_cables(const std::string& file) {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-double median(std::vector<double> x) {
-    std::ranges::sort(x);
-    return x.empty() ? 0 : (x[(x.size() - 1) / 2] + x[x.size() / 2]) / 2;
-}
-
 element value(int rank, std::size_t i) {
     return static_cast<element>(i * 2654435761u + static_cast<unsigned>(rank) * 40503u);
 }
@@ -180,7 +177,7 @@ double latency(colls::communicator& comm) {
         if (comm.rank() == 0) colls::recv(comm, std::span(&x, 1), 1), all.push_back((now() - begin) / 2);
     }
     colls::barrier(comm);
-    return median(all);
+    return bench::median(all);
 }
 
 /// Seconds in which no rank gets what the collective has to bring it, at the rate of the fastest cable: what the others
@@ -216,8 +213,8 @@ int run(const std::string& file, const std::vector<double>& sizes, int turns) {
         fmt::print("latency {:.9f}\n", message);
         for (std::size_t i = 0; i < took.size(); ++i)
             fmt::print("{} {} {:.0f} {:.6f} {:.6f} {:.6f}\n", all[i / sizes.size()].family,
-                colls::name_of(all[i / sizes.size()].schedule.implements), sizes[i % sizes.size()], median(took[i]),
-                std::ranges::min(took[i]), std::ranges::max(took[i]));
+                colls::name_of(all[i / sizes.size()].schedule.implements), sizes[i % sizes.size()],
+                bench::median(took[i]), std::ranges::min(took[i]), std::ranges::max(took[i]));
         if (wrong > 0) fmt::print("FAILED: wrong results on {} ranks\n", wrong);
         if (!limited) fmt::print("FAILED: a call takes less time than the cables allow\n");
     }

@@ -419,12 +419,12 @@ TEST_CASE("coroutines: one runs a loop of its own, and then waits in the outer o
             co_await colls::start::all_reduce(comm, std::span(&x, 1), colls::sum);
             expect(went_on, "it waited in no loop");
         };
-        const auto beside = [&]() -> task<> {
+        const auto another_group = [&]() -> task<> {
             long y = 1;
             co_await colls::start::all_reduce(comm, std::span(&y, 1), colls::sum);
             went_on = true;
         };
-        interop::run(outer(), beside());
+        interop::run(outer(), another_group());
         expect(x == 9, "the sum is another");
     });
 }

@@ -255,9 +255,9 @@ TEMPLATE_TEST_CASE("arrays: any count is converted, and the residual is what was
     using E = TestType;
     constexpr std::size_t each = sizeof(accumulator_of<E, sum_t>) / sizeof(float);
     std::vector<void (*)(const float*, float*, std::size_t, E*)> compress{
-        &detail::compress_array<E>, &detail::compress_baseline<E>};
+        &detail::compress_array<E>, &detail::for_processor<&detail::compress_either<E>>::baseline};
     std::vector<void (*)(const E*, std::size_t, float*)> decompress{
-        &detail::decompress_array<E>, &detail::decompress_baseline<E>};
+        &detail::decompress_array<E>, &detail::for_processor<&detail::decompress_loop<E>>::baseline};
     for (std::size_t count = 0; count < 300; count += count < 140 ? 1 : 13) {
         const std::size_t elements = (count + each - 1) / each;
         const auto x = random_floats(count, 3), kept = random_floats(count, 4);

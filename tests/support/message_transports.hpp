@@ -4,8 +4,8 @@
 
 #include "random.hpp"
 
-#include <colls/detail/transport/tcp/tcp_node.hpp>
 #include <colls/extend/message_transport.hpp>
+#include <colls/net/detail/connection/tcp_node.hpp>
 #include <colls/testing/transport.hpp>
 
 #include <dirent.h>

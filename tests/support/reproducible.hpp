@@ -117,7 +117,7 @@ std::string text_of(const std::byte* element) {
 }
 template <class T, class Op>
 void say_types(colls::detail::request& q, const void* op) {
-    colls::detail::set_type<T>(q.c);
+    colls::detail::set_type(q.c, sizeof(T), colls::detail::name_of_type<T>);
     colls::detail::set_operator<true, T>(q, *static_cast<const Op*>(op));
 }
 /// `op` must outlive the result.
@@ -226,7 +226,8 @@ private:
     typename Mode::result submit(const std::byte* in, std::size_t in_count, std::byte* out, std::size_t out_count,
         int root = 0, const std::vector<std::size_t>* counts = nullptr) {
         const auto run = [&]<bool ordered>() {
-            colls::detail::typed_request<C, true, ordered> r(root);
+            colls::detail::typed_request<C, true, ordered> r{};
+            r.q.c.root = root;
             fold_.say(r.q, fold_.op);
             r.q.c.in = in, r.q.c.out = out;
             r.q.in_count = in_count, r.q.out_count = out_count;

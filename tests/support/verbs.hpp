@@ -3,8 +3,8 @@
 
 #include "message_transports.hpp"
 
-#include <colls/detail/run/processes.hpp>
 #include <colls/detail/run/threads.hpp>
+#include <colls/net/detail/forming/processes.hpp>
 #include <colls/transports/threads.hpp>
 #include <colls/verbs/detail/verbs_transport.hpp>
 #include "support/verbs_dry_run.hpp"
@@ -65,7 +65,7 @@ inline void run_over_verbs(const std::shared_ptr<colls::testing::dry_network>& n
         own = r == first ? std::make_shared<arena>(here)
                          : std::make_shared<arena>(
                                here, colls::detail::descriptor(dup(memory[static_cast<std::size_t>(first)]->file())));
-        own->be(r - first);
+        own->become_rank(r - first);
     }
     colls::threads::detail::outcome how;
     std::vector<std::shared_ptr<dry_device>> devices;  // they end together, as processes do

@@ -499,6 +499,158 @@ TEST_CASE("colls draw --svg: an arrow for each message", "[tool]") {
     CHECK(count_of(svg, "http://") == count_of(svg, "http://www.w3.org/2000/svg"));  // nothing is loaded
 }
 
+TEST_CASE("colls draw --svg: squares, arrows and grounds lie where their rounds, ranks and hosts are", "[tool]") {
+    struct box {
+        std::string look;
+        double x, y, right, bottom;
+    };
+    struct arrow {
+        double x, y, to_x, to_y;
+    };
+    struct range {
+        double low = 1e9, high = 0;
+        void add(double from, double to) { low = std::min(low, from), high = std::max(high, to); }
+    };
+    struct asked {
+        std::string schedule;
+        std::vector<int> hosts;  ///< the host of each rank
+        std::string option;
+        std::size_t slots;
+        int rounds;
+    };
+    const tool_folder folder;
+    // 20 slots are two lines of squares, a rank.
+    const asked all[] = {
+        {"ring all_gather", {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, " --hosts 8,12", 20, 19},
+        {"circulant all_reduce", {0, 0, 1, 2, 2}, " --hosts 2,1,2", 5, 6},
+        {"tree broadcast", std::vector<int>(7, 0), "", 1, 3}};
+    for (const auto& [schedule, hosts, option, slots, rounds] : all) {
+        INFO(schedule);
+        const std::size_t n = hosts.size();
+        const program_result r = folder.run(
+            "draw " + schedule + " -n " + std::to_string(n) + option + " --svg '" + folder.file("g.svg") + "'");
+        REQUIRE(r.status == 0);
+        const std::string svg = folder.read("g.svg");
+        const auto value = [](std::string_view e, const char* name) {
+            return std::atof(support::attribute(e, name).c_str());
+        };
+        range page_x, page_y;
+        support::for_each_element(svg, "svg", [&](std::string_view e, std::string_view, double) {
+            page_x.add(0, value(e, "width"));
+            page_y.add(0, value(e, "height"));
+        });
+        std::vector<box> squares, blocks, grounds;
+        support::for_each_element(svg, "rect", [&](std::string_view e, std::string_view, double) {
+            const box b{support::attribute(e, "class"), value(e, "x"), value(e, "y"), value(e, "x") + value(e, "width"),
+                value(e, "y") + value(e, "height")};
+            if (b.look == "page") return;
+            (b.look == "block" ? blocks : b.look == "even" || b.look == "odd" ? grounds : squares).push_back(b);
+            CHECK((b.x >= 0 && b.y >= 0 && b.right <= page_x.high && b.bottom <= page_y.high));
+        });
+
+        // In the file they are in the order of moments, ranks and slots. None lies on another one.
+        REQUIRE(squares.size() == slots * n * static_cast<std::size_t>(rounds + 1));
+        std::vector<range> columns(static_cast<std::size_t>(rounds + 1)), rows(n);
+        std::set<std::pair<double, double>> places;
+        int meet = 0;
+        for (std::size_t i = 0; i < squares.size(); ++i) {
+            const box& b = squares[i];
+            columns[i / slots / n].add(b.x, b.right);
+            rows[i / slots % n].add(b.y, b.bottom);
+            for (double x = -9; x <= 9; x += 9)
+                for (double y = -9; y <= 9; y += 9) meet += places.contains({b.x + x, b.y + y});
+            places.emplace(b.x, b.y);
+        }
+        CHECK(meet == 0);
+        for (std::size_t m = 1; m < columns.size(); ++m) CHECK(columns[m].low > columns[m - 1].high + 50);
+        for (std::size_t i = 1; i < n; ++i) CHECK(rows[i].low > rows[i - 1].high + 13);
+        int outside = 0;
+        for (const box& b : blocks)  // it fills its square from below
+            outside +=
+                !places.contains({b.x, b.bottom - 10}) || b.y < b.bottom - 10 || b.y >= b.bottom || b.right != b.x + 10;
+        CHECK(outside == 0);
+
+        const int host_count = option.empty() ? 0 : hosts.back() + 1;
+        REQUIRE(grounds.size() == static_cast<std::size_t>(host_count));
+        for (std::size_t i = 0; i < n && host_count > 0; ++i)
+            for (std::size_t h = 0; h < grounds.size(); ++h) {
+                const bool within = rows[i].low > grounds[h].y && rows[i].high < grounds[h].bottom;
+                CHECK(within == (hosts[i] == static_cast<int>(h)));
+                CHECK(grounds[h].look == (h % 2 == 0 ? "even" : "odd"));
+                CHECK((grounds[h].x <= 0 && grounds[h].right >= columns.back().high));
+            }
+
+        std::size_t named = 0, numbered = 0;
+        support::for_each_element(svg, "text", [&](std::string_view e, std::string_view words, double) {
+            const double x = value(e, "x"), y = value(e, "y");
+            if (words.starts_with("rank ")) {
+                const range& row = rows.at(named);
+                CHECK(words == "rank " + std::to_string(named++));
+                CHECK((y > row.low && y <= row.high + 1 && x > 0 && x < columns[0].low));
+            } else if (words.starts_with("round ")) {
+                CHECK(words == "round " + std::to_string(numbered));
+                CHECK((x > columns.at(numbered).high && x < columns.at(numbered + 1).low && y < rows[0].low));
+                ++numbered;
+            }
+        });
+        CHECK(named == n);
+        CHECK(numbered == static_cast<std::size_t>(rounds));
+
+        std::size_t arrows = 0;
+        for (std::size_t at = 0; (at = svg.find("\" d=\"M", at)) != std::string::npos; ++at) {
+            if (svg.compare(at + 6, 4, "0 0 ") == 0) continue;  // a head
+            arrow a{};
+            int round = 0;
+            std::size_t from = 0, to = 0;
+            REQUIRE(std::sscanf(svg.c_str() + at, "\" d=\"M%lf %lf L%lf %lf", &a.x, &a.y, &a.to_x, &a.to_y) == 4);
+            REQUIRE(std::sscanf(svg.c_str() + svg.find("<title>", at), "<title>round %d: rank %zu to rank %zu,", &round,
+                        &from, &to) == 3);
+            const range &before = columns.at(static_cast<std::size_t>(round)),
+                        &after = columns.at(static_cast<std::size_t>(round) + 1);
+            CHECK((a.x > before.high && a.to_x > a.x + 50 && a.to_x < after.low));
+            CHECK((a.y > rows.at(from).low && a.y < rows.at(from).high));
+            CHECK((a.to_y > rows.at(to).low && a.to_y < rows.at(to).high));
+            ++arrows;
+        }
+        CHECK(arrows > 0);
+    }
+}
+
+TEST_CASE("colls: on a terminal, what is said of the work is gone before the result is printed", "[tool]") {
+    if (support::execute("script -qec true /dev/null < /dev/null").status != 0) {
+        WARN("left out: script(1) gives no terminal here");
+        return;
+    }
+    const tool_folder folder;
+    for (const std::string command :
+        {"list all_gather -n 4", "prove tree --ranks 2..16", "prove ring --ranks 2..16 --local"}) {
+        INFO(command);
+        const program_result plain = folder.run(command);
+        const program_result r =
+            support::execute("script -qec \"'" COLLS_TEST_TOOL "' " + command + "\" /dev/null < /dev/null");
+        INFO(r.text);
+        REQUIRE(r.status == plain.status);
+        std::string left;  // on the terminal at the end
+        std::istringstream in(r.text);
+        for (std::string line; std::getline(in, line);) {
+            const std::string gone = "\r\033[K";
+            const std::size_t last = line.rfind(gone);
+            if (last != std::string::npos) line.erase(0, last + gone.size());
+            if (line.ends_with('\r')) line.pop_back();
+            if (!line.empty() || !in.eof()) left += line + "\n";
+        }
+        const auto without_times = [](std::string text) {
+            for (std::size_t at = 0; (at = text.find(" s\n", at)) != std::string::npos;) {
+                const std::size_t begin = text.rfind(' ', at - 1);
+                text.erase(begin, at + 2 - begin);
+            }
+            return text;
+        };
+        CHECK(r.says("\033[K"));
+        CHECK(without_times(left) == without_times(plain.text));
+    }
+}
+
 TEST_CASE("colls cost and draw --hosts: what goes between hosts", "[tool]") {
     const tool_folder folder;
     const std::vector<std::pair<std::string, std::vector<int>>> cases{{"4", {0, 0, 0, 0, 1, 1, 1, 1}},
@@ -629,6 +781,53 @@ TEST_CASE("colls export: a graph has an edge for each message, a trace a pair of
     }
 }
 
+TEST_CASE(
+    "colls export: the edges of a graph name the blocks, in runs, and where they are stored elsewhere", "[tool]") {
+    const tool_folder folder;
+    const auto numbers = [](std::string words) {  // "0-2, 5" is 0, 1, 2, 5
+        std::vector<int> all;
+        std::ranges::replace(words, ',', ' ');
+        std::istringstream in(words);
+        for (std::string run; in >> run;) {
+            const std::size_t dash = run.find('-');
+            const int first = std::stoi(run),
+                      last = dash == std::string::npos ? first : std::stoi(run.substr(dash + 1));
+            CHECK((dash == std::string::npos || last > first));
+            CHECK((all.empty() || first != all.back() + 1));  // that would be one run
+            for (int b = first; b <= last; ++b) all.push_back(b);
+        }
+        return all;
+    };
+    bool runs = false, apart = false;
+    for (const auto& [family, of] : {std::pair{"halving_doubling", "reduce_scatter"}, {"bruck", "all_to_all"}}) {
+        const int n = 8;
+        const colls::any_schedule* const s = schedule_of(family, of);
+        REQUIRE(s != nullptr);
+        const program_result r = folder.run("export " + std::string(family) + " " + of + " -n 8 --format dot");
+        REQUIRE(r.status == 0);
+        std::size_t at = 0;
+        for (const colls::views::transfer& t : colls::views::transfers(*s, n)) {
+            const std::string edge = "r" + std::to_string(t.from) + "_" + std::to_string(t.round) + " -> r" +
+                                     std::to_string(t.to) + "_" + std::to_string(t.round + 1) + " [label=\"";
+            INFO(edge);
+            at = r.text.find(edge, at);
+            REQUIRE(at != std::string::npos);
+            at += edge.size();
+            const std::string label = r.text.substr(at, r.text.find('"', at) - at);
+            const std::size_t to = label.find(" to ");
+            std::vector<int> sent, stored;
+            for (int i = 0; i < t.blocks.size(); ++i) sent.push_back(t.blocks[i]);
+            for (int i = 0; i < t.stored.size(); ++i) stored.push_back(t.stored[i]);
+            CHECK(numbers(label.substr(0, to)) == sent);
+            CHECK((to == std::string::npos) == (sent == stored));
+            if (to != std::string::npos) CHECK(numbers(label.substr(to + 4)) == stored);
+            runs = runs || label.find('-') != std::string::npos;
+            apart = apart || label.find(',') != std::string::npos;
+        }
+    }
+    CHECK((runs && apart));
+}
+
 TEST_CASE("colls prove --local: large groups, every size, and what is not represented", "[tool]") {
     const tool_folder folder;
     const program_result ring = folder.run("prove ring reduce_scatter --ranks 65000..65010 --local");
@@ -658,6 +857,7 @@ TEST_CASE("colls import: an exported plan is proven, priced and run, and a chang
     CHECK(r.says("proven for 4 ranks"));
     CHECK(r.says("24 messages, 6 blocks sent by the busiest rank"));
     CHECK(r.says("run over 4 threads: every element is right"));
+    CHECK(json::parse(folder.run("import " + quoted + " --run --json").text).at("run") == "right");
     CHECK(folder.run("prove " + quoted).status == 0);
     CHECK(folder.run("draw " + quoted + " --svg '" + folder.file("ring.svg") + "'").status == 0);
 
@@ -926,7 +1126,7 @@ TEST_CASE("colls: hosts that NCCL's file describes", "[tool]") {
     // Between the hosts two ranks share a card: PCIe up, to the card, to the switch, and back.
     CHECK(rows.at(1)["seconds"].get<double>() == Approx(within + 10e-6 + 2 * bytes / 12.5e9));
     CHECK(write("", 2).says("there is no <net>: the hosts are not joined"));
-    CHECK(write("<nic>", 1).says("<nic> is not closed"));
+    CHECK(write("<nic>", 1).says("Start-end tags mismatch"));
     CHECK(write("<pci link_width=\"16\"/>", 1).says("a <pci> lacks 'busid'"));
 }
 
@@ -992,6 +1192,27 @@ TEST_CASE("colls: what real machines have in NCCL's and RCCL's files", "[tool]")
         {std::pair(R"(sm="94" gcn="gfx942")", 48e9), std::pair(R"(sm="94")", 48e9),
             std::pair(R"(gcn="gfx90a" sm="90")", 36e9), std::pair(R"(gcn="906" sm="90")", 24e9)})
         CHECK(seconds(x16, architecture, xgmi(other[0]), xgmi(other[1]), false) == Approx(latency + bytes / bandwidth));
+    // Two PCIe switches with slow ways to the processor, which are ports of one switch or are not.
+    const auto behind_switches = [&](const std::string& joined) {
+        const auto one = [&](int dev) {
+            const std::string number = std::to_string(dev);
+            return "<pci busid=\"000" + number +
+                   R"(:0f:00.0" class="0x060400" link_speed="2.5 GT/s PCIe" link_width="1">)" + "<pci busid=\"000" +
+                   number + ":01:00.0\" class=\"0x030200\" " + x16 + "><gpu dev=\"" + number +
+                   R"(" sm="70" rank="0" gdr="1"/></pci>)" + (joined.empty() || dev == 1 ? "" : joined) + "</pci>";
+        };
+        std::ofstream(folder.file("host.xml"))
+            << R"(<system version="2"><cpu host_hash="0x1" numaid="0" arch="x86_64">)" << one(0) << one(1)
+            << "</cpu></system>";
+        const program_result r =
+            folder.run("simulate all_reduce recursive_doubling --groups 2 --bytes 8M --topology '" +
+                       folder.file("host.xml") + "' --json");
+        INFO(r.text);
+        REQUIRE(r.status == 0);
+        return json::parse(r.text).at(0)["seconds"].get<double>();
+    };
+    CHECK(behind_switches("") > bytes / 1e9);
+    CHECK(behind_switches(R"(<pcilink target="0001:0f:00.0"/>)") < bytes / 11e9);
     // What is not known is named.
     seconds(x16, v100, "<photon/>", "", false, "<photon> is not known, and is left out");
     seconds(

@@ -313,7 +313,7 @@ TEST_CASE("exchange: plans that are wrong are refuted in words, and what is no p
         for (const char* const after : {"", "\n", "<!-- the end -->\n", "<?done?>"})
             expect(before + plan + after, verdict::proven, {});
     std::string inside = plan;
-    inside.insert(inside.find("<gpu"), "<!-- a rank --><?what?><!x>");
+    inside.insert(inside.find("<gpu"), "<!-- a rank --><?what?>");
     expect(inside, verdict::proven, {});
     CHECK_THROWS(exchange::read_plan("<!-- " + plan, "x.xml"));
     CHECK_THROWS(exchange::read_plan("<!DOCTYPE algo", "x.xml"));
@@ -561,10 +561,17 @@ TEST_CASE("exchange: texts of XML, and how deep it may be", "[exchange]") {
         CHECK_THROWS(exchange::read_xml(std::string("<a n='") + n + "'/>").integer("n"));
     CHECK_THROWS(e.text("k"));
     for (const char* const wrong : {"", "a", "<", "<a", "<a>", "<a></b>", "<a></a", "<a x/>", "<a x=/>", "<a x=1/>",
-             "<a x='1/>", "<a x=\"1'/>", "<a x='1'", "<a/><b/>", "<a></a></a>", "</a>", "<>", "<a><b></a></b>"}) {
+             "<a x='1/>", "<a x=\"1'/>", "<a x='1'", "<a/><b/>", "<a></a></a>", "</a>", "<>", "<a><b></a></b>",
+             "<a>text</a>", "<a><![CDATA[<b/>]]></a>", "text<a/>", "<a/>text", "<a><!b></a>"}) {
         INFO(wrong);
         CHECK_THROWS(exchange::read_xml(wrong));
     }
+    using namespace std::string_literals;
+    CHECK_THROWS(exchange::read_xml("<a/>\0<b>"s));  // not read up to the zero alone
+    CHECK_THROWS_WITH(exchange::read_xml(nested(1'000'000)), Catch::Contains("nested too deeply"));
+    CHECK_THROWS_WITH(exchange::read_xml("<a>\n<b/>\n<c></b></a>"), Catch::Contains("line 3: "));
+    // Entities that a document declares are not replaced: a few lines would become gigabytes.
+    CHECK(exchange::read_xml("<!DOCTYPE a [<!ENTITY b 'cc'>]><a x='&b;&b;'/>").text("x") == "&b;&b;");
 }
 
 TEST_CASE("exchange: changed plans are refuted", "[exchange]") {

@@ -74,7 +74,7 @@ addEventListener('message', e => {
 });
 </script><pre id="found"></pre>)" + frames);
     const support::program_result r = support::execute(
-        "(HOME='" + folder.file("home") + "' timeout 120 " + program + (getuid() == 0 ? " --no-sandbox" : "") +
+        "(HOME='" + folder.file("home") + "' timeout 600 " + program + (getuid() == 0 ? " --no-sandbox" : "") +
         " --headless --disable-gpu --blink-settings=preferredColorScheme=" + (dark ? "0" : "1") +
         " --window-size=1500,1000 --user-data-dir='" + folder.file("browser") +
         "' --virtual-time-budget=30000 --dump-dom 'file://" + folder.file("frames.html") + "' 2>/dev/null)");

@@ -179,7 +179,7 @@ TEST_CASE("colls_perf: wrong arguments are refused in words, with exit status 2"
             "-e: '100000000000000000000' is more than the largest size, 2^46 bytes"},
         {"all_reduce -b 64 -e 1K -f 288230376151711745", "--stepfactor: "},
         {"all_reduce --schedule rings", "; did you mean 'ring'? There are: "},
-        {"all_reduce -b 2K -e 1K", "is more than"}, {"all_reduce -i 0 -b 1 -e 2", "never reaches"},
+        {"all_reduce -b 2K -e 1K", "-b 2048 is more than -e 1024"}, {"all_reduce -i 0 -b 1 -e 2", "never reaches"},
         {"all_reduce -d floot", "did you mean 'float'?"},
         {"all_reduce -o minus", "there is no operator 'minus'; did you mean 'min'? There are: sum, "},
         {"all_reduce -r x", "neither a rank nor all"}, {"reduce -r 7 --ranks 2 -e 8", "ranks 0 to 1"},

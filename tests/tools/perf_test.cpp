@@ -1,6 +1,8 @@
 // The parts of colls_perf: sizes, factors, data and their check, which must find what is wrong.
 #include "catch.hpp"
 
+#include <input.hpp>
+#include <perf/chart.hpp>
 #include <perf/measure.hpp>
 #include <perf/report.hpp>
 #include <perf/run.hpp>
@@ -44,12 +46,45 @@ std::size_t wrong(int n, const call_kind& kind, std::size_t bytes, F perform) {
     });
     return all;
 }
-void rightly(colls::communicator& comm, const trial& t, const element_type& type) {
+void write_expected(colls::communicator& comm, const trial& t, const element_type& type) {
     for (const call& c : t.calls()) type.run(comm, c);
 }
 const element_type& float_type() { return *type_named("float"); }
 
 }  // namespace
+
+TEST_CASE("perf: a chart leaves out what has no bytes or no time", "[perf]") {
+    const auto measured = [](std::size_t bytes, double seconds) {
+        row r;
+        r.what = job::all_reduce;
+        r.type = "float";
+        r.ranks = 2;
+        r.size = shape_of(job::all_reduce, bytes, 4, 2);
+        r.out_of_place.emplace();
+        r.out_of_place->time.seconds = seconds;
+        return r;
+    };
+    const options o;
+    row empty = measured(16, 1e-6);
+    empty.size.whole = 0;
+    const row small = measured(1024, 1e-6), large = measured(4096, 2e-6);
+    const std::string alone = draw(o, {small, large}, {});
+    CHECK((draw(o, {empty, small, large}, {}) == alone));
+    CHECK((draw(o, {small, measured(2048, 0), large}, {}) == alone));
+    CHECK((draw(o, {small, measured(2048, 3e-6), large}, {}) != alone));
+}
+
+TEST_CASE("tools: the distance of two words is the least number of letters to change", "[perf]") {
+    CHECK(input::distance("", "") == 0);
+    CHECK(input::distance("abc", "") == 3);
+    CHECK(input::distance("", "abc") == 3);
+    CHECK(input::distance("ring", "ring") == 0);
+    CHECK(input::distance("ring", "rings") == 1);
+    CHECK(input::distance("aring", "ring") == 1);
+    CHECK(input::distance("kitten", "sitting") == 3);
+    CHECK(input::distance("abcd", "bcda") == 2);
+    CHECK(input::distance("abc", "xyz") == 3);
+}
 
 TEST_CASE("perf: bus bandwidth factors are those of nccl-tests", "[perf]") {
     CHECK(bus_factor(job::all_reduce, 4) == Approx(1.5));  // 2 (n - 1) / n
@@ -111,7 +146,7 @@ TEST_CASE("perf: the check of data accepts right results, of every call, type an
                             const reduction used = reduces(what) ? op : reduction::none;
                             trial t(comm, {what, &type, used, n - 1, in_place, -1, 1},
                                 shape_of(what, 777, type.size, n), pairs);
-                            const std::size_t found = t.wrong_after(3, [&] { rightly(comm, t, type); });
+                            const std::size_t found = t.wrong_after(3, [&] { write_expected(comm, t, type); });
                             const std::lock_guard lock(mutex);
                             if (found > 0)
                                 failures += std::string(name_of(what)) + " " + std::string(type.name) + " " +
@@ -126,7 +161,7 @@ TEST_CASE("perf: the check of data counts each wrong element, and each guard byt
     const call_kind kind{job::all_reduce, &float_type(), reduction::sum, 0, false, -1, 0};
     const auto spoiled = [&](auto spoil) {
         return wrong(3, kind, 4000, [&](colls::communicator& comm, trial& t) {
-            rightly(comm, t, float_type());
+            write_expected(comm, t, float_type());
             if (comm.rank() == 1) spoil(t.calls().front());
         });
     };
@@ -186,7 +221,7 @@ TEST_CASE("perf: the check of order finds operands that are swapped", "[perf]") 
     for (const std::size_t size : {std::size_t{1}, std::size_t{2}, std::size_t{4}, std::size_t{8}}) {
         const element_type& type = unsigned_of(size);
         const call_kind kind{job::all_reduce, &type, reduction::compose, 0, false, -1, 0};
-        CHECK(wrong(4, kind, 4000, [&](auto& comm, trial& t) { rightly(comm, t, type); }) == 0);
+        CHECK(wrong(4, kind, 4000, [&](auto& comm, trial& t) { write_expected(comm, t, type); }) == 0);
         // Ranks 0 and 1 contribute what is the other's.
         CHECK(wrong(4, kind, 4000, [&](auto& comm, trial& t) {
             const call c = t.calls().front();
@@ -206,7 +241,7 @@ TEST_CASE("perf: every family's schedule of scatter and gather runs by its name"
             CAPTURE(name, name_of(what));
             REQUIRE(provides(name, *collective_of(what)));
             const call_kind kind{what, &float_type(), reduction::none, 2, true, index, 0};
-            CHECK(wrong(5, kind, 4000, [&](auto& comm, trial& t) { rightly(comm, t, float_type()); }) == 0);
+            CHECK(wrong(5, kind, 4000, [&](auto& comm, trial& t) { write_expected(comm, t, float_type()); }) == 0);
             ++run;
         }
     CHECK(run >= 4);

@@ -226,7 +226,7 @@ TEST_CASE("peers: a page that was written is read again, and gives the same pict
     for (bench::peers_cell& c : r.cells)  // as many digits as the page has
         for (auto& row : c.ratios)
             for (double& ratio : row) ratio = std::stod(fmt::format("{:.2f}", std::min(ratio, 9.9)));
-    std::istringstream page(bench::page(r, "x.svg"));
+    std::istringstream page(bench::page(r, "x.svg", ""));
     CHECK(bench::picture(bench::read_page(page)) == bench::picture(r));
 
     std::istringstream other("# A page\n\n| a | b |\n|---|---|\n");

@@ -59,8 +59,10 @@ public:
         struct wait {
             double begin, end;
             int peer;
+            const char* name = "wait";  ///< or "copy", "fold"
         };
         std::vector<wait> waits{};  ///< in each call
+        int bytes = 8;              ///< of each call
     };
     void write(const rank_file& of) const {
         json all = json::array();
@@ -71,7 +73,7 @@ public:
         for (std::size_t i = 0; i < of.calls.size(); ++i) {
             const auto [begin, end] = of.calls[i];
             json args = self;
-            args.update({{"call", i}, {"schedule", "ring"}, {"bytes", 8}, {"peer", -1}});
+            args.update({{"call", i}, {"schedule", "ring"}, {"bytes", of.bytes}, {"peer", -1}});
             all.push_back(
                 {{"name", "all_reduce"}, {"ph", "X"}, {"ts", 1000.0 * static_cast<double>(i) + begin + of.ahead},
                     {"dur", end - begin}, {"pid", 7}, {"tid", 7}, {"args", args}});
@@ -79,17 +81,18 @@ public:
                 json part = self;
                 part["peer"] = w.peer;
                 all.push_back(
-                    {{"name", "wait"}, {"ph", "X"}, {"ts", 1000.0 * static_cast<double>(i) + w.begin + of.ahead},
+                    {{"name", w.name}, {"ph", "X"}, {"ts", 1000.0 * static_cast<double>(i) + w.begin + of.ahead},
                         {"dur", w.end - w.begin}, {"pid", 7}, {"tid", 7}, {"args", part}});
             }
         }
         std::ofstream(file("trace." + of.host + ".7.json")) << all.dump();
     }
-    json summary() const {
+    json summary() const { return json::parse(text("--json ")); }
+    std::string text(const std::string& option = "") const {
         const support::program_result r =
-            support::execute("'" COLLS_TEST_TOOL "' trace summary --json '" + file("trace.json") + "'");
+            support::execute("'" COLLS_TEST_TOOL "' trace summary " + option + "'" + file("trace.json") + "'");
         REQUIRE(r.status == 0);
-        return json::parse(r.text);
+        return r.text;
     }
 
 private:
@@ -177,6 +180,132 @@ TEST_CASE("trace: a rank that is late, or slow, is named, not those that wait fo
     CHECK(of({{0, {0, 510, 3}}, {0, {0, 520, 0}}, {490, {530, 540, 1}}, {0, {0, 500, 2}}}) == "rank 2, none");
     CHECK(of({{0, {0, 510, 3}}, {0, {0, 520, 0}}, {0, {530, 540, 1}}, {0, {0, 500, 2}}}) == "none, rank 2");
     CHECK(of({{0, {0, 60, 3}}, {1, {5, 62, 0}}, {2, {3, 64, 1}}, {1, {2, 66, 2}}}) == "none, none");
+}
+
+TEST_CASE("trace: what is summed up of three ranks, word for word and number for number", "[tool]") {
+    const folder f;
+    const auto ten = [](double begin, double end, double last) {
+        std::vector<std::pair<double, double>> calls(10, {begin, end});
+        calls.back().second = last;
+        return calls;
+    };
+    // In each call rank 0 waits 500 us for rank 1, which waits 10 of these for rank 2, and rank 2 waits 20 us for rank
+    // 0, which waits all the while.
+    f.write({0, "a", "one", 0, ten(0, 700, 800), "7", 3, {{10, 510, 1}, {600, 635, -1, "copy"}, {640, 654, -1, "fold"}},
+        65'536});
+    f.write({1, "b", "one", 0, ten(5, 700, 700), "7", 3, {{20, 30, 2}}, 65'536});
+    f.write({2, "c", "two", 50, ten(3, 700, 700), "7", 3, {{40, 60, 0}}, 65'536});
+    CHECK(f.text() ==
+          "3 ranks, 10 collective calls, 9.80 ms\n\n"
+          "The clock of c is ahead of that of a by 49.0 us, known to 696.0 us.\n"
+          "call             schedule                        bytes     times       median          p99        worst\n"
+          "all_reduce       ring                            65536        30     697.0 us     700.0 us     800.0 us\n\n"
+          "In calls, ranks waited for 25 % of the time, copied for 2 % and folded for 1 %.\n\n"
+          "The rank that came last to a call, of 10 that all ranks recorded, and how long after the one before it:\n"
+          "    rank 1 of group 7 (b)                   10 times,     1.0 us on average,    10.0 us in all\n\n"
+          "The waits that took the most time; of it, while the other was in the call and did not wait itself:\n"
+          "    rank 0 of group 7 (a) for rank 1 of group 7 (b): 5.00 ms; 4.90 ms\n"
+          "    rank 2 of group 7 (c) for rank 0 of group 7 (a): 200.0 us; 0.0 us\n"
+          "    rank 1 of group 7 (b) for rank 2 of group 7 (c): 100.0 us; 100.0 us\n\n"
+          "In calls, rank 0 of group 7 (a) waits for rank 1 of group 7 (b), which is slow, or the link from it.\n");
+
+    const json s = f.summary();
+    CHECK(number(s, "seconds") == Approx(0.0098));
+    CHECK(number(s, "wait_share") == Approx(5300.0 / 21020));
+    CHECK(number(s, "copy_share") == Approx(350.0 / 21020));
+    CHECK(number(s, "fold_share") == Approx(140.0 / 21020));
+    CHECK(s.at("late_rank").is_null());
+    CHECK(s.at("slow_rank") == "rank 1 of group 7");
+    REQUIRE(s.at("waits").size() == 3);
+    CHECK(s.at("waits").at(0).at("rank") == "rank 0 of group 7 (a)");
+    CHECK(s.at("waits").at(0).at("for") == "rank 1 of group 7 (b)");
+    CHECK(number(s.at("waits").at(0), "microseconds") == Approx(5000));
+    CHECK(number(s.at("waits").at(0), "due_to_it") == Approx(4900));
+}
+
+TEST_CASE("trace: the summary shows five ranks and five waits, and leaves out what is not there", "[tool]") {
+    const folder f;
+    constexpr int all = 7;
+    // Each rank comes last to one call, and all others wait for rank 0 in each.
+    for (int r = 0; r < all; ++r) {
+        std::vector<std::pair<double, double>> calls(all, {0, 40});
+        calls[static_cast<std::size_t>(r)].first = r + 1;
+        std::vector<folder::rank_file::wait> waits;
+        if (r > 0) waits.push_back({10, 12.0 + r, 0});
+        f.write({r, "h" + std::to_string(r), "one", 0, calls, "0", all, waits});
+    }
+    CHECK(f.text() ==
+          "7 ranks, 7 collective calls, 6.04 ms\n\n"
+          "call             schedule                        bytes     times       median          p99        worst\n"
+          "all_reduce       ring                                8        49      40.0 us      40.0 us      40.0 us\n\n"
+          "In calls, ranks waited for 12 % of the time, copied for 0 % and folded for 0 %.\n\n"
+          "The rank that came last to a call, of 7 that all ranks recorded, and how long after the one before it:\n"
+          "    rank 6 of group 0 (h6)                   1 times,     7.0 us on average,     7.0 us in all\n"
+          "    rank 5 of group 0 (h5)                   1 times,     6.0 us on average,     6.0 us in all\n"
+          "    rank 4 of group 0 (h4)                   1 times,     5.0 us on average,     5.0 us in all\n"
+          "    rank 3 of group 0 (h3)                   1 times,     4.0 us on average,     4.0 us in all\n"
+          "    rank 2 of group 0 (h2)                   1 times,     3.0 us on average,     3.0 us in all\n\n"
+          "The waits that took the most time; of it, while the other was in the call and did not wait itself:\n"
+          "    rank 6 of group 0 (h6) for rank 0 of group 0 (h0): 56.0 us; 56.0 us\n"
+          "    rank 5 of group 0 (h5) for rank 0 of group 0 (h0): 49.0 us; 49.0 us\n"
+          "    rank 4 of group 0 (h4) for rank 0 of group 0 (h0): 42.0 us; 42.0 us\n"
+          "    rank 3 of group 0 (h3) for rank 0 of group 0 (h0): 35.0 us; 35.0 us\n"
+          "    rank 2 of group 0 (h2) for rank 0 of group 0 (h0): 28.0 us; 28.0 us\n\n"
+          "rank 0 of group 0 (h0) is slow in calls: several ranks wait for it.\n");
+
+    // A call that one rank alone has recorded, and no waits.
+    const folder alone;
+    alone.write({0, "h0", "one", 0, {{0, 2e6}}});
+    CHECK(alone.text() ==
+          "1 ranks, 1 collective calls, 2.00 s\n\n"
+          "call             schedule                        bytes     times       median          p99        worst\n"
+          "all_reduce       ring                                8         1       2.00 s       2.00 s       2.00 s\n\n"
+          "In calls, ranks waited for 0 % of the time, copied for 0 % and folded for 0 %.\n");
+
+    const folder late;
+    late.write({0, "h0", "one", 0, {{0, 700}, {0, 700}}, "0", 2, {{0, 500, 1}}});
+    late.write({1, "h1", "one", 0, {{490, 700}, {490, 700}}});
+    CHECK(late.text().ends_with("\n\nrank 1 of group 0 (h1) comes to calls late: the others wait for it.\n"));
+
+    const folder even;
+    even.write({0, "h0", "one", 0, {{0, 700}}, "0", 2, {{0, 5, 1}}});
+    even.write({1, "h1", "one", 0, {{1, 700}}});
+    CHECK(even.text().ends_with("\n\nNo rank is late, or slower than the others.\n"));
+}
+
+TEST_CASE(
+    "trace: waits are summed up in any order of events; those outside of calls, or for no rank, are not", "[tool]") {
+    const folder f;
+    const std::vector<std::pair<double, double>> calls(3, {0, 700});
+    f.write({0, "h0", "one", 0, calls, "0", 2, {{10, 100, 1}, {120, 160, 1}}});
+    f.write({1, "h1", "one", 0, calls, "0", 2, {{20, 50, 0}, {90, 130, 0}}});
+    const auto check = [&](double waited) {
+        const json s = f.summary();
+        CHECK(s.at("calls") == 3);
+        CHECK(number(s, "wait_share") == Approx(waited / (6 * 700)));
+        REQUIRE(s.at("waits").size() == 2);
+        // Rank 1 itself waits for 30 + 10 of the first 90 us, and for 10 of the other 40.
+        CHECK(s.at("waits").at(0).at("rank") == "rank 0 of group 0 (h0)");
+        CHECK(number(s.at("waits").at(0), "microseconds") == Approx(3 * 130));
+        CHECK(number(s.at("waits").at(0), "due_to_it") == Approx(3 * (50 + 30)));
+        CHECK(number(s.at("waits").at(1), "microseconds") == Approx(3 * 70));
+        CHECK(number(s.at("waits").at(1), "due_to_it") == Approx(3 * 20));
+    };
+    check(3 * 200);
+
+    const std::string name = f.file("trace.h0.7.json");
+    json all;
+    std::ifstream(name) >> all;
+    json sent = all.at(1), early = all.at(2), of_none = all.at(2);
+    sent["name"] = "send";
+    sent["args"]["call"] = -1;
+    early["ts"] = -200;
+    of_none["ts"] = 300;
+    of_none["args"]["peer"] = -1;
+    for (const json& e : {sent, early, of_none}) all.push_back(e);
+    std::reverse(all.begin() + 1, all.end());
+    std::ofstream(name) << all;
+    check(3 * 200 + 2 * 90);
 }
 
 TEST_CASE("trace: waits, copies and folds lie in their call, and folds add up to what a ring folds", "[tool]") {

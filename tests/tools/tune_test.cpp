@@ -17,6 +17,7 @@
 #include <filesystem>
 #include <fstream>
 #include <mutex>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -90,42 +91,68 @@ TEST_CASE("tune: the library follows the file, and explain says so", "[perf]") {
 }
 
 TEST_CASE("tune: finds the schedule that is faster than the choice, and gives the choice back", "[perf]") {
-    // Calls that sleep, but by the ring. They are not the library's, whose times no test can foresee.
+    // Calls that sleep, but by one schedule. They are not the library's, whose times no test can foresee.
+    static std::string quick;
     static const element_type& right = *type_named("float");
     static const element_type slow{"float", right.size,
         [](colls::communicator& comm, const call&) {
             const char* const forced = comm.context().env.schedule;
-            if (!forced || std::string(forced) != "ring") std::this_thread::sleep_for(std::chrono::milliseconds(3));
+            if (!forced || forced != quick) std::this_thread::sleep_for(std::chrono::milliseconds(3));
         },
         right.start, right.contribute, right.fold};
     options o;
     o.iterations = 1;
     o.warmup = 0;
-    std::mutex mutex;
-    std::vector<tuned_cell> found(3);
-    // By the file, since the library's own choice changes when the system moves the ranks to other cores.
-    bool kept = true;
-    colls::threads::run(3, [&](colls::communicator& comm) {
-        const shape s = shape_of(job::all_reduce, 262144, 4, 3);
-        std::vector<buffer_pair> pairs;
-        pairs.push_back({guarded(comm, s.bytes(), 0, false), guarded(comm, s.bytes(), 0, false)});
-        const std::string before = colls::chosen(comm, colls::collective::all_reduce, 262144);
-        const tuned_cell cell = tune(comm, {job::all_reduce, &slow, reduction::sum, 0, false, -1, 0}, s, pairs, o);
-        const std::lock_guard lock(mutex);
-        found[static_cast<std::size_t>(comm.rank())] = cell;
-        kept = kept && before == "tree" && colls::chosen(comm, colls::collective::all_reduce, 262144) == before;
-    });
-    CHECK(kept);
-    REQUIRE_FALSE(found[0].faster.empty());  // others may be there by chance, on a busy machine
-    CHECK(found[0].faster[0].name == "ring");
-    for (const tuned_cell& cell : found) {
-        CHECK(cell.faster.size() == found[0].faster.size());
-        CHECK(cell.bytes == 262144);
+    struct asked {
+        const char *quick, *before;
+        std::size_t bytes;
+    };
+    // `eager` is no candidate with a schedule, and is tried all the same. By the file, since the library's own choice
+    // changes when the system moves the ranks to other cores.
+    for (const auto& [name, usual, bytes] : {asked{"ring", "tree", 262144}, asked{"eager", "ring", 1024}}) {
+        INFO(name);
+        quick = name;
+        std::mutex mutex;
+        std::vector<tuned_cell> found(3);
+        bool kept = true;
+        colls::threads::run(3, [&, usual = usual, bytes = bytes](colls::communicator& comm) {
+            const shape s = shape_of(job::all_reduce, bytes, 4, 3);
+            std::vector<buffer_pair> pairs;
+            pairs.push_back({guarded(comm, s.bytes(), 0, false), guarded(comm, s.bytes(), 0, false)});
+            const std::string before = colls::chosen(comm, colls::collective::all_reduce, bytes);
+            const tuned_cell cell = tune(comm, {job::all_reduce, &slow, reduction::sum, 0, false, -1, 0}, s, pairs, o);
+            const std::lock_guard lock(mutex);
+            found[static_cast<std::size_t>(comm.rank())] = cell;
+            kept = kept && before == usual && colls::chosen(comm, colls::collective::all_reduce, bytes) == before;
+        });
+        CHECK(kept);
+        REQUIRE_FALSE(found[0].faster.empty());  // others may be there by chance, on a busy machine
+        CHECK(found[0].faster[0].name == name);
+        for (const tuned_cell& cell : found) {
+            CHECK(cell.faster.size() == found[0].faster.size());
+            CHECK(cell.bytes == bytes);
+        }
+        CHECK(found[0].usual_seconds >= 3e-3);
+        CHECK(found[0].faster[0].seconds < found[0].usual_seconds);
+        CHECK(support::says(tuning_table({found[0]}, lines_of({found[0]})), ' ' + quick + ' '));
     }
-    CHECK(found[0].usual_seconds >= 3e-3);
-    CHECK(found[0].faster[0].seconds < found[0].usual_seconds);
-    CHECK(support::says(tuning_table({found[0]}, lines_of({found[0]})), " ring "));
     CHECK(support::says(tuning_table({cells[0]}, {}), "is best at all 1 sizes"));
+}
+
+TEST_CASE("tune: a remark is cut into lines that the library reads, and loses nothing", "[perf]") {
+    for (const std::size_t length : {0U, 1U, 199U, 200U, 201U, 400U, 401U}) {
+        std::string command;
+        for (std::size_t i = 0; i < length; ++i) command += static_cast<char>('a' + i % 26);
+        std::istringstream text(tuning_text({.measured = "test", .command = command, .ranks = 3, .figures = {}}, {}));
+        std::string read, line;
+        for (int i = 0; i < 2; ++i) std::getline(text, line);
+        CHECK(line == "# test");
+        while (std::getline(text, line) && !line.starts_with("# no line with the machine's figures")) {
+            CHECK((line.size() > 2 && line.size() <= 254 && line.starts_with("# ")));
+            read += line.substr(2);
+        }
+        CHECK(read == command);
+    }
 }
 
 TEST_CASE("tune: a file is replaced as a whole, or refused", "[perf]") {

@@ -30,7 +30,9 @@ const std::vector<entry>& catalogue() {
     return all;
 }
 
-std::vector<std::string> families() { return {colls::detail::known_names.begin(), colls::detail::known_names.end()}; }
+std::vector<std::string> families() {
+    return {colls::detail::known_names().begin(), colls::detail::known_names().end()};
+}
 
 bool names_collective(std::string_view name) {
     try {

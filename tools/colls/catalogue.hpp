@@ -15,6 +15,9 @@ struct entry {
     std::string family;
     colls::any_schedule schedule;
     int ranks = 0;  ///< of a plan, which is for one group size; 0: of any
+
+    /// The steps of all of n ranks: what counting, playing or drawing it goes through.
+    double steps(int n) const { return static_cast<double>(n) * schedule.rounds(n) * schedule.ports(n); }
 };
 
 /// All schedules of the library's families, those of one family after those of another.

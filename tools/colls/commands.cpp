@@ -6,7 +6,6 @@
 
 #include "../../examples/common/plot.hpp"
 
-#include <colls/detail/plan/step_table.hpp>
 #include <colls/verify.hpp>
 
 #include <fmt/format.h>
@@ -74,7 +73,7 @@ std::pair<int, int> parse_range(const std::string& text) {
 constexpr double most_steps = 2e9;
 /// Refuses what would take minutes or more, before it begins.
 void expect_few_steps(const entry& e, int n, const std::string& instead = "") {
-    if (const double steps = colls::detail::all_steps(e.schedule, n); steps > most_steps)
+    if (const double steps = e.steps(n); steps > most_steps)
         throw std::runtime_error(
             fmt::format("{} {} on {} ranks has {:.1g} steps, and {:.0g} are taken at most: name fewer "
                         "ranks{}",
@@ -95,7 +94,7 @@ int list(const std::string& collective, int n, bool as_json) {
             if (!as_json) fmt::print("{:<20} {:<15} {:>6}\n", e.family, collective_of(e), "not on so many ranks");
             continue;
         }
-        if (colls::detail::all_steps(e.schedule, n) > most_steps / 10) {  // there are eighty rows
+        if (e.steps(n) > most_steps / 10) {  // there are eighty rows
             if (!as_json)
                 fmt::print("{:<20} {:<15} {:>6} rounds, too many to count\n", e.family, collective_of(e),
                     e.schedule.rounds(n));
@@ -199,7 +198,7 @@ int compare(const std::string& collective, int n, const std::vector<double>& siz
     std::vector<std::string> left_out;
     for (const entry& e : catalogue())
         if (e.schedule.implements == which && e.schedule.supports(n)) {
-            if (colls::detail::all_steps(e.schedule, n) <= most_steps / 10)
+            if (e.steps(n) <= most_steps / 10)
                 all.emplace_back(e.family, colls::cost_of(e.schedule, n));
             else
                 left_out.push_back(e.family);

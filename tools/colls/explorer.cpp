@@ -3,7 +3,6 @@
 #include "explorer_files.hpp"  // made from the files of explorer/
 #include "picture.hpp"
 
-#include <colls/detail/plan/step_table.hpp>
 #include <colls/detail/prove/symbolic_execution.hpp>
 #include <colls/verify.hpp>
 
@@ -237,7 +236,7 @@ std::string objection(const entry& of, int n) {
     if (slots > most_page_slots)
         return fmt::format(
             "{} on {} ranks has {} slots a rank, and a page has at most {}", what, n, slots, most_page_slots);
-    if (const double steps = colls::detail::all_steps(of.schedule, n); steps > most_page_steps)
+    if (const double steps = of.steps(n); steps > most_page_steps)
         return fmt::format(
             "{} on {} ranks has {:.3g} steps, and a page has at most {:.0f}", what, n, steps, most_page_steps);
     return {};

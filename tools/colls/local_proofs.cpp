@@ -71,7 +71,7 @@ std::vector<provable> schedules_named(const request& asked) {
         names.emplace_back(name);
         if (name == asked.name) all = schedules_of<Family>();
     };
-    colls::detail::known_families.for_each(look);
+    colls::detail::known_families::for_each(look);
     look(colls::circulant<colls::doubling>{}, "circulant<doubling>");
     look(colls::circulant<colls::linear>{}, "circulant<linear>");
     look(colls::bruck<4>{}, "bruck<4>");

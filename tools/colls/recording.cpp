@@ -3,8 +3,6 @@
 #include "catalogue.hpp"
 #include "json_text.hpp"
 
-#include <colls/detail/execute/eager.hpp>
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -103,7 +101,6 @@ void set_clocks(recording& r) {
 }
 
 double middle(std::vector<double> x, double part = 0.5) {
-    if (x.empty()) return 0;
     const auto at = x.begin() + static_cast<std::ptrdiff_t>(part * static_cast<double>(x.size() - 1));
     std::nth_element(x.begin(), at, x.end());
     return *at;

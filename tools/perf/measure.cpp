@@ -2,7 +2,6 @@
 
 #include "exchange.hpp"
 
-#include <colls/detail/support/clock.hpp>
 #include <colls/operation.hpp>
 
 #include <algorithm>
@@ -13,8 +12,6 @@
 namespace perf {
 
 namespace {
-
-using colls::detail::seconds_now;
 
 constexpr double enough_seconds = 20e-3;
 constexpr int usual_iterations = 20, most_iterations = 2000;

@@ -4,9 +4,14 @@
 #include "options.hpp"
 #include "trial.hpp"
 
+#include <chrono>
 #include <vector>
 
 namespace perf {
+
+inline double seconds_now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 /// What rank 0 knows of a trial; on other ranks all is 0.
 struct timing {

@@ -14,7 +14,7 @@ using colls::collective;
 /// Calls f(schedule, name) for each family's schedule of the collective.
 template <collective C, class F>
 void for_each_schedule(F f) {
-    colls::detail::known_families.for_each([&]<class Family>(const Family& family, std::string_view name) {
+    colls::detail::known_families::for_each([&]<class Family>(const Family& family, std::string_view name) {
         if constexpr (colls::provides<Family, C>) f(colls::schedule_of<C>(family), name);
     });
 }
@@ -48,7 +48,7 @@ const std::vector<named>& list_of(collective what) {
 
 std::vector<std::string> schedule_names() {
     std::vector<std::string> names{"eager"};
-    for (const std::string_view name : colls::detail::known_names) names.emplace_back(name);
+    for (const std::string_view name : colls::detail::known_names()) names.emplace_back(name);
     return names;
 }
 

@@ -5,7 +5,6 @@
 #include "schedule_list.hpp"
 
 #include <colls/detail/choose/explanation.hpp>  // the candidates, and a choice that is forced for one communicator
-#include <colls/detail/support/clock.hpp>
 #include <colls/explain.hpp>
 
 #include <fmt/format.h>
@@ -22,8 +21,6 @@
 namespace perf {
 
 namespace {
-
-using colls::detail::seconds_now;
 
 constexpr double clear_gain = 0.05, nearly_fastest = 1.03, hopeless = 5;
 constexpr double turn_seconds = 1e-3, cell_seconds = 0.25;

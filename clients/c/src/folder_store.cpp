@@ -2,6 +2,7 @@
 
 #include "failure.hpp"
 
+#include <colls/detail/support/descriptor.hpp>
 #include <colls/error.hpp>
 
 #include <algorithm>
@@ -20,19 +21,11 @@ namespace {
 
 constexpr const char* function = "colls_bootstrap_folder";
 
-class descriptor {
-public:
-    descriptor(const std::string& file, int flags) : number_(::open(file.c_str(), flags | O_CLOEXEC, 0600)) {}
-    descriptor(const descriptor&) = delete;
-    descriptor& operator=(const descriptor&) = delete;
-    ~descriptor() {
-        if (number_ >= 0) ::close(number_);
-    }
-    int number() const { return number_; }
+using colls::detail::descriptor;
 
-private:
-    int number_;
-};
+descriptor opened(const std::string& file, int flags) {
+    return colls::detail::opened([&] { return ::open(file.c_str(), flags | O_CLOEXEC, 0600); });
+}
 
 }  // namespace
 
@@ -45,14 +38,13 @@ folder_store::folder_store(int rank, const char* folder, std::string_view name) 
 
 void folder_store::set(std::string_view key, const void* value, std::size_t bytes) {
     const std::string file = file_of(key);
-    const descriptor d(file, O_WRONLY | O_CREAT | O_EXCL);
-    if (d.number() < 0 && errno == EEXIST)
+    const descriptor d = opened(file, O_WRONLY | O_CREAT | O_EXCL);
+    if (!d && errno == EEXIST)
         refuse(function, error_text() << "rank " << rank_ << ": the file " << file
                                       << " exists: a group of this name has used the folder, or two processes have "
                                          "this rank; take another name");
     // So few bytes go into the file at once; `get` waits for all of them.
-    if (d.number() < 0 || ::write(d.number(), value, bytes) != static_cast<ssize_t>(bytes))
-        fail(errno, file, "cannot be written");
+    if (!d || ::write(d.get(), value, bytes) != static_cast<ssize_t>(bytes)) fail(errno, file, "cannot be written");
 }
 
 void folder_store::get(std::string_view key, void* value, std::size_t bytes) {
@@ -62,10 +54,10 @@ void folder_store::get(std::string_view key, void* value, std::size_t bytes) {
     std::chrono::microseconds pause(200);
     for (;;) {
         {
-            const descriptor d(file, O_RDONLY);
-            if (d.number() < 0 && errno != ENOENT) fail(errno, file, "cannot be opened");
-            if (d.number() >= 0) {
-                const ssize_t got = ::pread(d.number(), value, bytes, 0);
+            const descriptor d = opened(file, O_RDONLY);
+            if (!d && errno != ENOENT) fail(errno, file, "cannot be opened");
+            if (d) {
+                const ssize_t got = ::pread(d.get(), value, bytes, 0);
                 if (got < 0) fail(errno, file, "cannot be read");
                 if (got == static_cast<ssize_t>(bytes)) return;
             }

@@ -1,6 +1,6 @@
 #include "blocks.hpp"
 
-#include <colls/detail/support/capped.hpp>
+#include <colls/detail/support/sizes.hpp>
 
 #include <numeric>
 

@@ -2,7 +2,7 @@
 
 #include "failure.hpp"
 
-#include <colls/detail/support/capped.hpp>
+#include <colls/detail/support/sizes.hpp>
 
 #include <algorithm>
 #include <cstring>

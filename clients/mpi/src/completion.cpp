@@ -27,54 +27,54 @@ int wait_for(int& code, const Test& test, const Wait& wait) {
 extern "C" {
 
 int MPI_Wait(MPI_Request* request, MPI_Status* status) {
-    return request == nullptr ? PMPI_Wait(request, status) : complete(*beneath(request).data(), status);
+    return request == nullptr ? PMPI_Wait(request, status) : complete(*inner_requests(request).data(), status);
 }
 int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
-    beneath those(count, requests);
+    inner_requests inner(count, requests);
     int code = MPI_SUCCESS, over = 0;
     return wait_for(
-        code, [&] { return (code = PMPI_Testall(count, those.data(), &over, statuses)) == MPI_SUCCESS && over != 0; },
-        [&] { code = PMPI_Waitall(count, those.data(), statuses); });
+        code, [&] { return (code = PMPI_Testall(count, inner.data(), &over, statuses)) == MPI_SUCCESS && over != 0; },
+        [&] { code = PMPI_Waitall(count, inner.data(), statuses); });
 }
 int MPI_Waitany(int count, MPI_Request requests[], int* index, MPI_Status* status) {
-    beneath those(count, requests);
+    inner_requests inner(count, requests);
     int code = MPI_SUCCESS, over = 0;
     return wait_for(
         code,
-        [&] { return (code = PMPI_Testany(count, those.data(), index, &over, status)) == MPI_SUCCESS && over != 0; },
-        [&] { code = PMPI_Waitany(count, those.data(), index, status); });
+        [&] { return (code = PMPI_Testany(count, inner.data(), index, &over, status)) == MPI_SUCCESS && over != 0; },
+        [&] { code = PMPI_Waitany(count, inner.data(), index, status); });
 }
 int MPI_Waitsome(int count, MPI_Request requests[], int* completed, int indices[], MPI_Status statuses[]) {
-    beneath those(count, requests);
+    inner_requests inner(count, requests);
     int code = MPI_SUCCESS;
     return wait_for(
         code,
         [&] {
-            code = PMPI_Testsome(count, those.data(), completed, indices, statuses);
+            code = PMPI_Testsome(count, inner.data(), completed, indices, statuses);
             return code == MPI_SUCCESS && *completed != 0;  // MPI_UNDEFINED: there are no requests
         },
-        [&] { code = PMPI_Waitsome(count, those.data(), completed, indices, statuses); });
+        [&] { code = PMPI_Waitsome(count, inner.data(), completed, indices, statuses); });
 }
 
 int MPI_Test(MPI_Request* request, int* over, MPI_Status* status) {
     advance();
-    return PMPI_Test(beneath(request).data(), over, status);
+    return PMPI_Test(inner_requests(request).data(), over, status);
 }
 int MPI_Testall(int count, MPI_Request requests[], int* over, MPI_Status statuses[]) {
     advance();
-    return PMPI_Testall(count, beneath(count, requests).data(), over, statuses);
+    return PMPI_Testall(count, inner_requests(count, requests).data(), over, statuses);
 }
 int MPI_Testany(int count, MPI_Request requests[], int* index, int* over, MPI_Status* status) {
     advance();
-    return PMPI_Testany(count, beneath(count, requests).data(), index, over, status);
+    return PMPI_Testany(count, inner_requests(count, requests).data(), index, over, status);
 }
 int MPI_Testsome(int count, MPI_Request requests[], int* completed, int indices[], MPI_Status statuses[]) {
     advance();
-    return PMPI_Testsome(count, beneath(count, requests).data(), completed, indices, statuses);
+    return PMPI_Testsome(count, inner_requests(count, requests).data(), completed, indices, statuses);
 }
 int MPI_Request_get_status(MPI_Request request, int* over, MPI_Status* status) {
     advance();
-    return PMPI_Request_get_status(*beneath(&request).data(), over, status);
+    return PMPI_Request_get_status(*inner_requests(&request).data(), over, status);
 }
 
 }  // extern "C"

@@ -6,8 +6,8 @@
 #include <colls/bootstrap/member_exchange.hpp>
 #include <colls/collectives.hpp>
 #include <colls/detail/group/rank_context.hpp>
-#include <colls/detail/run/one_host.hpp>
 #include <colls/mpi/detail/beside.hpp>
+#include <colls/net/detail/forming/one_host.hpp>
 #include <colls/operation.hpp>
 #include <colls/transports/mpi.hpp>
 

@@ -44,7 +44,7 @@ MPI_Request add_persistent(std::unique_ptr<persistent_call> call) {
     return request;
 }
 
-beneath::beneath(int count, MPI_Request* requests) : requests_(requests) {
+inner_requests::inner_requests(int count, MPI_Request* requests) : requests_(requests) {
     if (!any || requests == nullptr) return;
     for (int i = 0; i < count; ++i) {
         std::shared_ptr<persistent_call> call = call_of(requests[i]);
@@ -58,7 +58,7 @@ beneath::beneath(int count, MPI_Request* requests) : requests_(requests) {
         active_[at] = std::move(call);
     }
 }
-beneath::~beneath() {
+inner_requests::~inner_requests() {
     for (std::size_t i = 0; i < copies_.size(); ++i) {
         if (active_[i] == nullptr)
             requests_[i] = copies_[i];

@@ -1,7 +1,7 @@
 // Persistent collectives: arguments that are kept, and a request that starts the non-blocking call with them each time.
 //
 // The program gets a persistent request of MPI that does nothing, so that all functions of MPI take it. While a start
-// is under way, the functions that wait are given the request of the call beneath instead of it (`beneath`).
+// is under way, the functions that wait are given the request of the call beneath instead of it (`inner_requests`).
 #pragma once
 
 #include "groups.hpp"
@@ -55,13 +55,13 @@ MPI_Request add_persistent(std::unique_ptr<persistent_call> call);
 
 /// The requests that a function is given, as MPI knows them: in place of each persistent call that is active, that of
 /// its start. What the function has made of them is taken over when this ends.
-class beneath {
+class inner_requests {
 public:
-    beneath(int count, MPI_Request* requests);
-    explicit beneath(MPI_Request* request) : beneath(1, request) {}
-    beneath(const beneath&) = delete;
-    beneath& operator=(const beneath&) = delete;
-    ~beneath();
+    inner_requests(int count, MPI_Request* requests);
+    explicit inner_requests(MPI_Request* request) : inner_requests(1, request) {}
+    inner_requests(const inner_requests&) = delete;
+    inner_requests& operator=(const inner_requests&) = delete;
+    ~inner_requests();
     MPI_Request* data() { return copies_.empty() ? requests_ : copies_.data(); }
 
 private:

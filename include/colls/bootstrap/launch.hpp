@@ -49,5 +49,5 @@ launch read_launch();
 }  // namespace colls::inline v1
 
 #ifndef COLLS_SEPARATE
-#include <colls/bootstrap/detail/launch.hpp>
+#include <colls/net/detail/forming/launch.hpp>
 #endif

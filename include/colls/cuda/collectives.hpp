@@ -38,7 +38,7 @@
 // that the busiest rank reads from others, by `direct`, for S bytes in the whole buffer.
 #pragma once
 
-#include <colls/cuda/detail/message_calls.hpp>
+#include <colls/cuda/detail/launch/message_calls.hpp>
 #include <colls/cuda/epilogue.hpp>
 #include <colls/schedules/direct.hpp>
 

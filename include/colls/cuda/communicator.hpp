@@ -1,7 +1,7 @@
 // One rank a GPU: the GPUs of one process through peer access, or one process a GPU through CUDA IPC.
 #pragma once
 
-#include <colls/cuda/detail/join.hpp>
+#include <colls/cuda/detail/group/join.hpp>
 #include <colls/cuda/memory.hpp>
 #include <colls/cuda/options.hpp>
 

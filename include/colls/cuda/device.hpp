@@ -18,8 +18,8 @@
 //                                                         //               colls::collective::all_reduce>
 #pragma once
 
-#include <colls/cuda/detail/device_call.hpp>
-#include <colls/cuda/detail/rank_order.hpp>
+#include <colls/cuda/detail/kernel/rank_order.hpp>
+#include <colls/cuda/detail/launch/device_call.hpp>
 #include <colls/cuda/epilogue.hpp>
 
 namespace colls::inline v1::cuda {

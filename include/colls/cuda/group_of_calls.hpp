@@ -7,7 +7,7 @@
 //     calls.end();
 #pragma once
 
-#include <colls/cuda/detail/message_calls.hpp>
+#include <colls/cuda/detail/launch/message_calls.hpp>
 
 namespace colls::inline v1::cuda {
 
@@ -15,15 +15,13 @@ namespace colls::inline v1::cuda {
 /// stream, which is the same for all. They have no order among each other, so that none may use what another one
 /// writes; buffers must stay until they are over. All ranks make the same collective calls in it, in the same order.
 /// Messages (send, recv, exchange, and the calls with counts of each rank) are all under way at once, and only those
-/// from one rank to another keep their order: it matters to no rank in which order it lists them.
+/// from one rank to another keep their order: it matters to no rank in which order it lists them. This holds for any
+/// number of messages, also where a rank receives in one group what another one sends in two.
 ///
-/// More than 64 messages in a direction go by several launches, one after the other. That is safe where the two ranks
-/// of each message have it in the same group, in the order of their groups; where a rank receives in one group what
-/// another sends in two, with a third between them, ranks may wait for each other until the timeout: keep to 64 there.
-///
-/// Launches: one for up to 64 messages in each direction; one for up to 16 collective calls in a row that differ only
-/// in buffers, count and root, whose operator and epilogue have no members, and that have channels enough: those that
-/// they take alone, fewer the shorter they are (options.channels in all). They run beside each other.
+/// Launches: one for all messages, and, where these are more than 128, a short one before for each 128, which stores
+/// their list; one for up to 16 collective calls in a row that differ only in buffers, count and root, whose operator
+/// and epilogue have no members, and that have channels enough: those that they take alone, fewer the shorter they are
+/// (options.channels in all). They run beside each other.
 class group_of_calls {
 public:
     /// For `begin`.
@@ -43,7 +41,9 @@ public:
             ranks_->set_refusal("its group of calls was not ended");
     }
 
-    /// Launches the calls. Throws colls::error as a call does. Does nothing the second time.
+    /// Launches the calls. Throws colls::error as a call does; unsupported where options.scratch_bytes has no room for
+    /// a list of more than 128 messages, of 24 bytes each, beside 256 bytes for each peer that does not reach what this
+    /// rank sends to it. Does nothing the second time.
     void end() {
         if (ranks_ == nullptr) return;
         ranks_->set_together(nullptr);

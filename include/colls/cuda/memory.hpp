@@ -1,8 +1,8 @@
 // Device memory that the other ranks of a communicator reach directly: of the group, and buffers of the user.
 #pragma once
 
-#include <colls/cuda/detail/device_arena.hpp>
-#include <colls/cuda/detail/shared_buffers.hpp>
+#include <colls/cuda/detail/group/device_arena.hpp>
+#include <colls/cuda/detail/group/shared_buffers.hpp>
 
 #include <cstddef>
 #include <memory>

@@ -1,7 +1,7 @@
 // Ranks as groups of thread blocks on one GPU.
 #pragma once
 
-#include <colls/cuda/detail/virtual_group.hpp>
+#include <colls/cuda/detail/group/virtual_group.hpp>
 #include <colls/cuda/options.hpp>
 
 #include <utility>

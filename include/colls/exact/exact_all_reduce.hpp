@@ -18,7 +18,7 @@
 
 #include <colls/blocks.hpp>
 #include <colls/collectives.hpp>
-#include <colls/detail/support/capped.hpp>
+#include <colls/detail/support/sizes.hpp>
 #include <colls/exact/detail/work.hpp>
 #include <colls/exact/exact_sum.hpp>
 

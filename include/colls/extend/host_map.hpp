@@ -37,6 +37,8 @@ public:
     }
     /// Ranks of the largest host; 0 where the map is not known.
     constexpr int largest() const { return table_ ? table_->largest : 0; }
+    /// Ranks of each host, where several hosts have equally many consecutive ranks; else 0.
+    constexpr int ranks_per_host() const { return table_ ? table_->each : 0; }
 
     /// For the library: the table; null where the map is not known.
     constexpr const detail::host_table* table() const { return table_; }

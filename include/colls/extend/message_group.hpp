@@ -18,6 +18,6 @@ inline communicator join(message_member&& member, int rank, int size) {
 }  // namespace colls::inline v1::extend
 
 #ifndef COLLS_SEPARATE
-#include <colls/detail/backend/messaging_backend.hpp>
 #include <colls/detail/perform/engine.hpp>
+#include <colls/messages/detail/messaging_backend.hpp>
 #endif

@@ -23,7 +23,6 @@ struct message_member {
     std::unique_ptr<message_transport> messages;  ///< carries send and recv
     bool crowded = false;      ///< more ranks than cores on some host: waits yield; the same on all ranks
     std::uint64_t number = 0;  ///< equal on the group's ranks, different for each group of a process; 0: it has none
-    int ranks_per_host = 0;    ///< where several hosts have equally many ranks, in order; else 0
     bool advances_others = false;  ///< waits in this group also advance the thread's other groups that say so
     host_map hosts{};  ///< where there are several hosts, and one of them has several ranks: which ranks share one
 };

@@ -1,5 +1,5 @@
 // Tensors of other libraries and languages by DLPack (https://github.com/dmlc/dlpack): the structures of its ABI, whose
-// major version is 1, and what a call takes of a tensor. Link colls::dynamic.
+// major version is 1, and what a call takes of a tensor. Link colls::colls.
 //
 //   const interop::dlpack::owner tensor(managed);                                       // from a producer
 //   dynamic::all_reduce(comm, interop::strided(tensor.writable()), dynamic::op::sum);   // on the host, any strides

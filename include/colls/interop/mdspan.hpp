@@ -1,4 +1,4 @@
-// std::mdspan, and views of other libraries with its members, as buffers. Link colls::dynamic.
+// std::mdspan, and views of other libraries with its members, as buffers. Link colls::colls.
 //
 //   colls::all_reduce(comm, interop::elements(matrix), colls::sum);                    // elements without gaps
 //   dynamic::all_reduce(comm, interop::strided(columns), dynamic::op::sum);            // any strides

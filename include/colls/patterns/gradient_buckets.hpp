@@ -14,7 +14,7 @@
 
 #include <colls/blocks.hpp>
 #include <colls/collectives.hpp>
-#include <colls/detail/support/capped.hpp>
+#include <colls/detail/support/sizes.hpp>
 #include <colls/exact/detail/addend_sums.hpp>
 #include <colls/exact/exact_sum.hpp>
 #include <colls/operators.hpp>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <colls/communicator.hpp>
-#include <colls/detail/support/capped.hpp>
+#include <colls/detail/support/sizes.hpp>
 #include <colls/error.hpp>
 
 #include <algorithm>

@@ -11,7 +11,7 @@
 
 #include <colls/blocks.hpp>
 #include <colls/collectives.hpp>
-#include <colls/detail/support/capped.hpp>
+#include <colls/detail/support/sizes.hpp>
 
 #include <cstddef>
 #include <span>

@@ -5,7 +5,7 @@
 #pragma once
 
 #include <colls/collectives.hpp>
-#include <colls/detail/support/capped.hpp>
+#include <colls/detail/support/sizes.hpp>
 
 #include <algorithm>
 #include <cstddef>

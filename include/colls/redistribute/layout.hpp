@@ -2,7 +2,7 @@
 #pragma once
 
 #include <colls/blocks.hpp>
-#include <colls/detail/support/capped.hpp>
+#include <colls/detail/support/sizes.hpp>
 #include <colls/redistribute/detail/refuse_layout.hpp>
 #include <colls/step.hpp>
 

@@ -1,5 +1,5 @@
 // What is behind the calls, and groups of threads, compiled once for programs whose units define COLLS_SEPARATE (CMake:
-// colls::separate).
+// colls::colls).
 #undef COLLS_SEPARATE
 #define COLLS_SEPARATE_SOURCE
 #include <colls/colls.hpp>

@@ -1,5 +1,5 @@
 // Calls whose types are known at run time, with the reduce loops of all types and operators, compiled once for programs
-// whose units define COLLS_SEPARATE (CMake: colls::dynamic). The calls themselves are in calls.cpp.
+// whose units define COLLS_SEPARATE (CMake: colls::colls). The calls themselves are in calls.cpp.
 #ifndef COLLS_SEPARATE
 #define COLLS_SEPARATE
 #endif

@@ -1,5 +1,5 @@
 // The reduce loops of the usual element types and operators, compiled once for programs whose units define
-// COLLS_SEPARATE (CMake: colls::separate).
+// COLLS_SEPARATE (CMake: colls::colls).
 #ifndef COLLS_SEPARATE
 #define COLLS_SEPARATE
 #endif

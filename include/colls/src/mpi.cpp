@@ -1,5 +1,5 @@
 // Groups over MPI, compiled once for programs whose units define COLLS_SEPARATE
-// (CMake: colls::mpi_separate). The calls themselves are in calls.cpp.
+// (CMake: colls::mpi). The calls themselves are in calls.cpp.
 #ifndef COLLS_SEPARATE
 #define COLLS_SEPARATE
 #endif

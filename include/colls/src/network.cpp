@@ -1,8 +1,8 @@
 // Groups of processes, on one host and on several, compiled once for programs whose units define COLLS_SEPARATE
-// (CMake: colls::separate). The calls themselves are in calls.cpp.
+// (CMake: colls::colls). The calls themselves are in calls.cpp.
 #ifndef COLLS_SEPARATE
 #define COLLS_SEPARATE
 #endif
 #define COLLS_SEPARATE_SOURCE
-#include <colls/detail/backend/messaging_backend.hpp>
-#include <colls/detail/run/bootstrap.hpp>
+#include <colls/messages/detail/messaging_backend.hpp>
+#include <colls/net/detail/forming/bootstrap.hpp>

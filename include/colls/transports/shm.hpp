@@ -29,5 +29,5 @@ void run(int n, F&& f) {
 
 #include <colls/world.hpp>
 #ifndef COLLS_SEPARATE
-#include <colls/detail/run/processes.hpp>
+#include <colls/net/detail/forming/processes.hpp>
 #endif

@@ -1,4 +1,4 @@
-# Headers, and sources that CMake compiles in the tree of the program (colls::separate). The port lies in the project's own tree, and
+# Headers, and sources that CMake compiles in the tree of the program (colls::colls). The port lies in the project's own tree, and
 # takes its sources from there: vcpkg install colls --overlay-ports=packaging/vcpkg
 get_filename_component(project "${CMAKE_CURRENT_LIST_DIR}/../../.." REALPATH)
 if(NOT EXISTS "${project}/include/colls/config.hpp")

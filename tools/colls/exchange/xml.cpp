@@ -1,11 +1,12 @@
 #include "xml.hpp"
 
 #include <fmt/format.h>
+#include <pugixml.hpp>
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <charconv>
+#include <cstddef>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
@@ -17,92 +18,59 @@ namespace {
 constexpr std::array<std::pair<std::string_view, char>, 5> entities{
     {{"&lt;", '<'}, {"&gt;", '>'}, {"&quot;", '"'}, {"&apos;", '\''}, {"&amp;", '&'}}};
 
+[[noreturn]] void fail(long line, std::string_view what) {
+    throw std::runtime_error(fmt::format("line {}: {}", line, what));
+}
+
+/// What pugixml has parsed, as elements. A plan and a topology have no text between their elements.
 class xml_reader {
 public:
     explicit xml_reader(std::string_view text) : text_(text) {}
 
     element document() {
         if (text_.starts_with("\xFE\xFF") || text_.starts_with("\xFF\xFE"))
-            fail("this is UTF-16, and UTF-8 is expected: iconv -f UTF-16 -t UTF-8 converts it");
-        takes("\xEF\xBB\xBF");  // the byte order mark of UTF-8
-        skip_to_tag();
-        element root = next(0);
-        skip_to_tag();
-        if (at_ < text_.size()) fail("there is something after the document");
+            fail(1, "this is UTF-16, and UTF-8 is expected: iconv -f UTF-16 -t UTF-8 converts it");
+        // pugixml takes it for the end.
+        if (const auto zero = text_.find('\0'); zero != std::string_view::npos) fail(line_at(zero), "a zero byte");
+        pugi::xml_document document;
+        // A fragment, so that text and further elements beside the root are seen.
+        const pugi::xml_parse_result parsed = document.load_buffer(
+            text_.data(), text_.size(), pugi::parse_default | pugi::parse_fragment, pugi::encoding_utf8);
+        if (!parsed) fail(line_at(static_cast<std::size_t>(parsed.offset)), parsed.description());
+        if (!document.first_child()) fail(1, "there is no element");
+        element root = read(document.first_child(), 0);
+        if (const pugi::xml_node more = document.first_child().next_sibling())
+            fail(line_of(more), "there is something after the document");
         return root;
     }
 
 private:
-    long line() const { return 1 + std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(at_), '\n'); }
-    [[noreturn]] void fail(std::string_view what) const {
-        throw std::runtime_error(fmt::format("line {}: {}", line(), what));
+    /// Places are asked for in the order of the text, so lines are counted once.
+    long line_at(std::size_t place) {
+        const auto begin = text_.begin() + static_cast<std::ptrdiff_t>(counted_to_);
+        const auto end =
+            text_.begin() + static_cast<std::ptrdiff_t>(std::min(std::max(place, counted_to_), text_.size()));
+        line_ += std::count(begin, end, '\n');
+        counted_to_ = static_cast<std::size_t>(end - text_.begin());
+        return line_;
     }
-    bool takes(std::string_view word) {
-        if (text_.substr(at_, word.size()) != word) return false;
-        at_ += word.size();
-        return true;
-    }
-    void skip_spaces() {
-        while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_]))) ++at_;
-    }
-    void skip_past(std::string_view word) {
-        const std::size_t found = text_.find(word, at_);
-        if (found == std::string_view::npos) fail(fmt::format("there is no {}", word));
-        at_ = found + word.size();
-    }
-    void skip_to_tag() {
-        for (;;) {
-            skip_spaces();
-            if (takes("<!--"))
-                skip_past("-->");
-            else if (takes("<?") || takes("<!"))
-                skip_past(">");
-            else
-                return;
-        }
-    }
-    std::string word() {
-        const std::size_t first = at_;
-        while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_')) ++at_;
-        if (at_ == first) fail("a name is expected here");
-        return std::string(text_.substr(first, at_ - first));
-    }
-    std::string value(char quote) {
-        const std::size_t end = text_.find(quote, at_);
-        if (end == std::string_view::npos) fail("a value is not closed");
-        std::string found;
-        while (at_ < end) {
-            bool entity = false;
-            for (const auto& [name, letter] : entities)
-                if (!entity && takes(name)) found += letter, entity = true;
-            if (!entity) found += text_[at_++];
-        }
-        at_ = end + 1;
-        return found;
-    }
-    element next(int depth) {
+    long line_of(pugi::xml_node node) { return line_at(static_cast<std::size_t>(node.offset_debug())); }
+
+    element read(pugi::xml_node node, int depth) {
         constexpr int deepest = 64;
-        if (depth > deepest) fail("the elements are nested too deeply");
-        if (!takes("<")) fail("an element is expected here");
-        element e{word(), {}, {}, line()};
-        for (skip_spaces(); !takes("/>"); skip_spaces()) {
-            if (takes(">")) return with_children(std::move(e), depth);
-            const std::string attribute = word();
-            const char quote = takes("=\"") ? '"' : '\'';
-            if (quote == '\'' && !takes("='")) fail("=\" is expected here");
-            e.attributes[attribute] = value(quote);
-        }
-        return e;
-    }
-    element with_children(element e, int depth) {
-        for (skip_to_tag(); !takes("</"); skip_to_tag()) e.children.push_back(next(depth + 1));
-        if (word() != e.name) fail(fmt::format("<{}> is not closed", e.name));
-        skip_past(">");
+        const long line = line_of(node);
+        if (node.type() != pugi::node_element) fail(line, "an element is expected here");
+        if (depth > deepest) fail(line, "the elements are nested too deeply");
+        element e{node.name(), {}, {}, line};
+        for (const pugi::xml_attribute attribute : node.attributes())
+            e.attributes[attribute.name()] = attribute.value();
+        for (const pugi::xml_node child : node.children()) e.children.push_back(read(child, depth + 1));
         return e;
     }
 
     std::string_view text_;
-    std::size_t at_ = 0;
+    std::size_t counted_to_ = 0;
+    long line_ = 1;
 };
 
 }  // namespace

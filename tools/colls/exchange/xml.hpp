@@ -22,7 +22,8 @@ struct element {
     int integer_or(const std::string& attribute, int otherwise) const;
 };
 
-/// Reads a document; comments and declarations are passed over. Throws std::runtime_error that names the line.
+/// Reads a document, by pugixml; comments, declarations and instructions are passed over. Throws std::runtime_error
+/// that names the line, also where elements are nested more than 64 deep, or where there is text between them.
 element read_xml(const std::string& text);
 
 /// A text as the value of an attribute.

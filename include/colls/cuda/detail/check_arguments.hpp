@@ -3,7 +3,7 @@
 #pragma once
 
 #include <colls/cuda/detail/driver.hpp>
-#include <colls/cuda/detail/partition.hpp>
+#include <colls/cuda/detail/kernel/partition.hpp>
 #include <colls/cuda/detail/runtime.hpp>
 #include <colls/schedule.hpp>
 

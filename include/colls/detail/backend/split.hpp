@@ -2,12 +2,16 @@
 // IWYU pragma: private, include <colls/communicator.hpp>
 #pragma once
 
-#include <colls/detail/backend/exchange.hpp>
 #include <colls/detail/backend/join.hpp>
+#include <colls/detail/choose/choose.hpp>
+#include <colls/detail/execute/eager.hpp>
+#include <colls/detail/execute/executor.hpp>
 #include <colls/detail/group/backoff.hpp>
-#include <colls/detail/group/guarded.hpp>
-#include <colls/detail/group/progress_lock.hpp>
+#include <colls/detail/group/in_call.hpp>
 #include <colls/extend/memory_member.hpp>
+#include <colls/schedules/circulant.hpp>
+
+#include <type_traits>
 
 namespace colls::inline v1::detail {
 
@@ -28,7 +32,7 @@ inline rank_context& hold(std::unique_ptr<rank_context> self) {
     const std::shared_ptr<rank_context> shared(self.release(), [](rank_context* last) {
         const std::shared_ptr<group_cycle> cycle = last->operations.cycle;
         const bool within = gate_lock::is_within(*cycle);
-        const gate_lock inside(within ? nullptr : cycle.get(), !within && cycle->gate.enter());
+        const gate_lock inside(within ? nullptr : cycle.get());
         end_membership(std::unique_ptr<rank_context>(last));
     });
     shared->held = shared;
@@ -69,6 +73,46 @@ inline bool broken_by_others(const rank_context& part) {
     const poison_state& p = part.memory.poison();
     return p.state.load(std::memory_order_acquire) == 2 && p.rank != part.rank &&
            report_in(p).find(origin_is_broken) == std::string_view::npos;
+}
+
+/// While it lives, this rank's calls are parts of `whole`.
+class within_call {
+public:
+    within_call(rank_context& self, const composite_call& whole) : self_(self), before_(self.log.part_of) {
+        self.log.part_of = &whole;
+    }
+    ~within_call() { self_.log.part_of = before_; }
+    within_call(const within_call&) = delete;
+    within_call& operator=(const within_call&) = delete;
+
+private:
+    rank_context& self_;
+    const composite_call* before_;
+};
+
+/// Every rank's `bytes` bytes, at most 56, to `all` on every rank, in rank order. Collective. By a schedule of its own:
+/// COLLS_SCHEDULE is for the program's calls.
+inline void exchange(rank_context& self, const void* own, std::size_t bytes, void* all) {
+    call c{
+        .what = collective::all_gather, .in = static_cast<const std::byte*>(own), .out = static_cast<std::byte*>(all)};
+    c.count = bytes * static_cast<std::size_t>(self.size);
+    c.signature = hash_text("split");
+    const composite_call split{.name = "split", .what = c.what};
+    const within_call within(self, split);
+    if (!self.by_messages) return guarded(self, "split", [&] { eager_executor(self, c).run(); });
+    constexpr auto s = schedule_of<collective::all_gather>(circulant<>{});
+    static const any_schedule fixed(s, proven_table_of<std::remove_const_t<decltype(s)>>, "circulant");
+    schedule_choice p = resolve(self, c, {&fixed}, false);
+    p.name = "within split";
+    if (self.log.has_refused) tell_refusal(self, nullptr);
+    const std::unique_ptr<pending> made = self.backend->make_collective(self);
+    executor& o = static_cast<executor&>(*made);
+    o.arguments = c;
+    o.choose(p);
+    guarded(self, split.name, [&] {
+        o.begin();
+        run_until_done(self, o);
+    });
 }
 
 inline std::unique_ptr<rank_context> split_off(rank_context& self, int color, int key) {

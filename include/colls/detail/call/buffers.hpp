@@ -17,21 +17,6 @@ concept buffer_like = std::is_array_v<std::remove_reference_t<R>> || requires(R&
     *r.data();
     { r.size() } -> std::convertible_to<std::size_t>;
 };
-template <class R>
-constexpr auto* data_of(R& r) {
-    if constexpr (std::is_array_v<R>)
-        return &r[0];
-    else
-        return r.data();
-}
-template <class R>
-constexpr std::size_t size_of_buffer(R& r) {
-    if constexpr (std::is_array_v<R>)
-        return sizeof(R) / sizeof(r[0]);
-    else
-        return static_cast<std::size_t>(r.size());
-}
-
 /// The type of an argument that is a list in braces, which has none: so that `expect_buffers` can reject it in words.
 struct braces {
     template <class... T>
@@ -46,7 +31,7 @@ struct element {
 };
 template <buffer_like R>
 struct element<R> {
-    using type = std::remove_reference_t<decltype(*data_of(std::declval<R&>()))>;
+    using type = std::remove_reference_t<decltype(*std::data(std::declval<R&>()))>;
 };
 template <class R>
 using element_of = typename element<std::remove_reference_t<R>>::type;

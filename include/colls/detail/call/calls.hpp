@@ -1,10 +1,195 @@
-// The calls, written once: what a mode makes of a request decides whether they block, start or prepare.
+// The calls, written once: from typed arguments to a request, of which a mode decides whether it is performed, started
+// or prepared.
 // IWYU pragma: private, include <colls/collectives.hpp>
 #pragma once
 
-#include <colls/detail/call/submit.hpp>
+#include <colls/automatic.hpp>
+#include <colls/detail/call/make_request.hpp>
+#include <colls/detail/call/modes.hpp>
+#include <colls/detail/request/known_families.hpp>
+#include <colls/verify.hpp>
 
 namespace colls::inline v1 {
+namespace detail {
+
+template <class S>
+inline constexpr bool is_constraint = std::is_same_v<S, reproducible>;
+
+/// What a call's template argument and the values behind its other arguments say: at most one schedule value, which
+/// counts before the template argument, and colls::reproducible.
+template <class Schedule, class... V>
+struct schedule_argument {
+    using type = std::conditional_t<is_constraint<Schedule>, automatic, Schedule>;
+    static constexpr bool constrained = is_constraint<Schedule>;
+    static constexpr int values = 0;
+};
+template <class Schedule, class First, class... V>
+struct schedule_argument<Schedule, First, V...> : schedule_argument<Schedule, V...> {
+    using rest = schedule_argument<Schedule, V...>;
+    using type = std::conditional_t<is_constraint<First>, typename rest::type, First>;
+    static constexpr bool constrained = rest::constrained || is_constraint<First>;
+    static constexpr int values = rest::values + !is_constraint<First>;
+};
+/// The schedule value among them.
+template <class First, class... V>
+constexpr const auto& schedule_value(const First& first, const V&... more) {
+    if constexpr (is_constraint<First>)
+        return schedule_value(more...);
+    else
+        return first;
+}
+
+/// S can be evaluated in a constant expression, default-made.
+template <class S>
+concept constant_schedule = requires { typename std::bool_constant<(static_cast<void>(S{}.rounds(2)), true)>; };
+
+/// S keeps the order of ranks at small sizes. (The proof at run time asks again, for the size of the call.)
+template <class S>
+constexpr bool keeps_order_at_small_sizes() {
+    if constexpr (constant_schedule<S>) {
+        for (int n = 2; n <= 5; ++n)
+            if (v1::supports(S{}, n) && !examine(S{}, n).order_preserving) return false;
+    }
+    return true;
+}
+
+/// The results of S have one fold expression each at small sizes, as far as the type alone says. (The proof at run time
+/// asks again, for the size of the call.)
+template <class S>
+constexpr bool has_one_expression_at_small_sizes() {
+    if constexpr (std::is_empty_v<S> && constant_schedule<S>)
+        return one_expression<S>;
+    else
+        return true;
+}
+
+/// The schedule of a call, its type erased. What is wrong with it is a compile error in words.
+template <collective C, bool ordered, bool constrained, class S>
+any_schedule erased_schedule(const S& given) {
+    if constexpr (expect_schedule_or_family<S>()) {
+        static_assert(
+            provides<S, C>, "colls: this schedule implements another collective, and none of its kind follows from it");
+        if constexpr (provides<S, C>) {
+            const auto s = schedule_of<C>(given);
+            using made = std::remove_const_t<decltype(s)>;
+            if constexpr (constrained && reduces(C)) {
+                constexpr bool one = has_one_expression_at_small_sizes<made>();
+                static_assert(one,
+                    "colls: with colls::reproducible all elements must have one fold expression, and this schedule "
+                    "computes elements in different places by different ones, so their bits would depend on the count "
+                    "and on how data are cut into calls; take direct, recursive_doubling, tree, or colls::reproducible "
+                    "alone");
+            }
+            if constexpr (ordered) {
+                constexpr bool in_order = keeps_order_at_small_sizes<made>();
+                static_assert(in_order,
+                    "colls: this operator is not known to commute, and this schedule does not keep the order of ranks; "
+                    "take direct, or automatic, or mark the operator with colls::commutative(op)");
+            }
+            if constexpr (known_families::holds<S> && !ordered && !(constrained && reduces(C)))
+                return any_schedule(s, proven_table_of<made>, written_name<S>());
+            else
+                return any_schedule(s, table_of<made>, written_name<S>());
+        }
+    }
+    __builtin_trap();  // compiled only after an error: g++ would also warn that nothing is returned
+}
+/// That of a type without state is made once.
+template <collective C, bool ordered, bool constrained, class S>
+std::conditional_t<std::is_empty_v<S>, const any_schedule&, any_schedule> schedule_for_call(const S& given) {
+    if constexpr (std::is_empty_v<S>) {
+        static const any_schedule made = erased_schedule<C, ordered, constrained>(given);
+        return made;
+    } else {
+        return erased_schedule<C, ordered, constrained>(given);
+    }
+}
+
+/// A request, with what its types say. `fine`: buffers and operator are what the call needs; otherwise the compiler has
+/// reported an error, and nothing more is compiled. `ordered`: the operator is not known to commute. `straight`: it
+/// goes from rank to rank alone, since ranks between would not know how much they pass on.
+template <collective C, bool fine, bool ordered = false, bool straight = false>
+struct typed_request {
+    request q;
+};
+
+/// Finds the schedule of a request, and hands both to what the mode makes of a call.
+template <class Mode, class Schedule, collective C, bool fine, bool ordered, bool straight, class Comm, class... V>
+typename Mode::result submit(Comm& comm, typed_request<C, fine, ordered, straight>&& typed, const V&... value) {
+    using argument = schedule_argument<Schedule, V...>;
+    using named = typename argument::type;
+    static_assert(!fine || argument::values <= 1,
+        "colls: too many arguments: a call takes one schedule value at most, as its last argument");
+    static_assert(!straight || std::is_same_v<named, automatic> || std::is_same_v<named, direct>,
+        "colls: gather_v, scatter_v and all_to_all_v go straight from rank to rank (direct): ranks between would not "
+        "know how much they pass on");
+    using S = std::conditional_t<straight, direct, named>;
+    const rank_handle& rank = comm.handle();
+    request& q = typed.q;
+    q.c.what = C;
+    q.how.reproducible = argument::constrained;
+    if constexpr (!fine || argument::values > 1) {
+        __builtin_trap();
+    } else if constexpr (std::is_same_v<S, automatic>) {
+        return Mode::run(rank, q);
+    } else {
+        const any_schedule& s = [&]() -> decltype(auto) {
+            constexpr bool constrained = argument::constrained;
+            if constexpr (argument::values != 0 && !straight)
+                return schedule_for_call<C, ordered, constrained>(schedule_value(value...));
+            else if constexpr (requires(S by_levels) { by_levels.node = 0; })
+                return schedule_for_call<C, ordered, constrained>(
+                    S{.node = rank.by->hosts_of(*rank.self).ranks_per_host()});  // the hosts, if alike
+            else if constexpr (requires(S by_hosts) { by_hosts.hosts = host_map(), by_hosts.root = 0; })
+                return schedule_for_call<C, ordered, constrained>(
+                    S{.hosts = rank.by->hosts_of(*rank.self), .root = q.c.root});
+            else
+                return schedule_for_call<C, ordered, constrained>(S{});
+        }();
+        q.how.given = &s;
+        if constexpr (C == collective::reduce && ordered) {
+            // Rotation to another root would break the order of ranks: a fold at the root itself keeps it.
+            const any_schedule& at_root = schedule_for_call<C, ordered, false>(direct{});
+            if (q.c.root != 0) q.how.instead = &at_root;
+            return Mode::run(rank, q);
+        }
+        return Mode::run(rank, q);
+    }
+}
+
+// The requests of the calls, by the shape of their arguments. In and Out are the deduced types of arguments In&& and
+// Out&&.
+
+/// A collective that copies.
+template <class Mode, collective C, class In, class Out, bool straight = false, class A, class B>
+auto request_to_copy(A& in, B& out, int root = 0) {
+    constexpr bool fine = expect_in_and_out<Mode::keeps, In, Out>();
+    typed_request<C, fine, false, straight> r{};
+    r.q.c.root = root;
+    if constexpr (fine) set_buffers(r.q, in, out);
+    return r;
+}
+/// One that copies blocks straight from rank to rank, whose lengths are given.
+template <class Mode, collective C, class In, class Out, class A, class B, class Counts>
+auto request_to_copy_v(A& in, B& out, const Counts& counts, int root = 0) {
+    auto r = request_to_copy < Mode, C, In, Out, C != collective::all_gather > (in, out, root);
+    set_counts(r.q, r.q.sends, counts);
+    return r;
+}
+/// One that reduces.
+template <class Mode, collective C, class In, class Out, class A, class B, class Op>
+auto request_to_fold(A& in, B& out, const Op& op, int root = 0) {
+    constexpr bool fine = expect_fold<Mode::keeps, is_scan(C), In, Out, Op>();
+    typed_request<C, fine, !is_commutative<Op, element_of<In>>> r{};
+    r.q.c.root = root;
+    if constexpr (fine) {
+        set_buffers(r.q, in, out);
+        set_operator<Mode::keeps, element_of<Out>>(r.q, op);
+    }
+    return r;
+}
+
+}  // namespace detail
 
 /// The collectives and messages, with the arguments that collectives.hpp describes. `Mode`: modes.hpp. A class, so that
 /// a template may take it as an argument; all members are static.
@@ -76,7 +261,7 @@ struct calls {
     }
     template <class Schedule = automatic, class Comm, class... V>
     static result barrier(Comm& comm, const V&... schedule) {
-        return detail::submit<Mode, Schedule>(comm, detail::typed_request<collective::barrier, true>(), schedule...);
+        return detail::submit<Mode, Schedule>(comm, detail::typed_request<collective::barrier, true>{}, schedule...);
     }
 
     template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces,

@@ -3,15 +3,19 @@
 #pragma once
 
 #include <colls/detail/call/buffers.hpp>
-#include <colls/detail/call/operator_identity.hpp>
 #include <colls/detail/reduce/known_folds.hpp>
 #include <colls/detail/request/request.hpp>
+#include <colls/detail/support/hash.hpp>
 #include <colls/detail/support/type_name.hpp>
+#include <colls/operators.hpp>
 #include <colls/types.hpp>
 
+#include <dlfcn.h>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <type_traits>
+#include <typeinfo>
 
 namespace colls::inline v1::detail {
 
@@ -47,22 +51,61 @@ struct hashed_name {
 template <class T>
 inline constexpr hashed_name name_of_type{&type_text<T>, type_hash<T>};
 
+// What tells an operator from another one of the same spelling: two lambdas of a function, two functions of a type.
+
+/// The compiler's spelling contains a lambda, which it does not tell from others of the same parameters.
+template <class Op>
+constexpr bool names_lambda(std::string_view spelled) {
+    return std::is_class_v<Op> && spelled.find("lambda") != spelled.npos;
+}
+/// "lambda 5f3a, main()::<lambda(int, int)>": with a number from the type's mangled name, which counts the lambdas of a
+/// function and is the same in every process. Without run-time type information it is the spelling.
+template <class Op>
+std::string lambda_text(std::string_view spelled) {
+    std::string text;
+#ifdef __cpp_rtti
+    const std::uint64_t number = hash_text(typeid(Op).name());
+    text = "lambda ";
+    for (const int shift : {12, 8, 4, 0}) text += "0123456789abcdef"[number >> shift & 15];
+    text += ", ";
+#endif
+    return text.append(spelled);
+}
+
+/// The place of a function in the program or library that it is in: the same in processes of one program.
+inline std::uint64_t place_of_function(const void* f) {
+    thread_local const void* last = nullptr;
+    thread_local std::uint64_t place = 0;
+    if (f == last) return place;  // looking it up takes a microsecond
+    Dl_info in{};
+    const bool known = dladdr(f, &in) != 0 && in.dli_fbase != nullptr;
+    last = f;
+    return place = reinterpret_cast<std::uintptr_t>(f) - (known ? reinterpret_cast<std::uintptr_t>(in.dli_fbase) : 0);
+}
+template <class F>
+concept function_pointer = std::is_pointer_v<F> && std::is_function_v<std::remove_pointer_t<F>>;
+/// What ranks compare of an operator beside its type: which function it is.
+template <function_pointer F>
+std::uint64_t place_of(const F& f) {
+    return place_of_function(reinterpret_cast<const void*>(f));
+}
+template <function_pointer F>
+std::uint64_t place_of(const commutative_operator<F>& op) {
+    return place_of(op.function);
+}
+
 inline void set_type(call& c, std::size_t element, const hashed_name& name) {
     c.element = element;
     c.type = name.text;
     c.signature = hash_mix(c.signature, name.hash);
 }
-template <class T>
-void set_type(call& c) {
-    set_type(c, sizeof(T), name_of_type<std::remove_const_t<T>>);
-}
 template <class In, class Out>
 void set_buffers(request& q, In& in, Out& out) {
-    set_type<element_of<Out>>(q.c);
-    q.c.in = reinterpret_cast<const std::byte*>(data_of(in));
-    q.in_count = size_of_buffer(in);
-    q.c.out = reinterpret_cast<std::byte*>(data_of(out));
-    q.out_count = size_of_buffer(out);
+    set_type(q.c, sizeof(element_of<Out>), name_of_type<std::remove_const_t<element_of<Out>>>);
+    q.c.in = reinterpret_cast<const std::byte*>(std::data(in));
+    q.in_count = static_cast<std::size_t>(std::size(in));
+    q.c.out = reinterpret_cast<std::byte*>(std::data(out));
+    q.out_count = static_cast<std::size_t>(std::size(out));
 }
 /// After the type.
 inline void set_operator(call& c, const op_table& op, const hashed_name& name) {
@@ -73,28 +116,27 @@ inline void set_operator(call& c, const op_table& op, const hashed_name& name) {
 /// `keeps`: the call outlives the operator, and so needs a copy of one that has a state.
 template <bool keeps, class Op>
 void set_operator_value(request& q, const Op& op) {
-    if (const std::uint64_t state = compared_state(op); state != 0) q.c.signature = hash_mix(q.c.signature, state);
+    if constexpr (requires { place_of(op); }) q.c.signature = hash_mix(q.c.signature, place_of(op));
     q.c.op_value = &op;  // not read where the operator is empty
     if constexpr (keeps && !std::is_empty_v<Op>) {
         q.copy_op = [](const void* from) -> void* { return new Op(*static_cast<const Op*>(from)); };
         q.drop_op = [](void* copy) { delete static_cast<Op*>(copy); };
     }
 }
-/// What ranks compare of the operator's type.
+/// What ranks compare of a type that contains a lambda.
 template <class Op>
-const hashed_name& name_of_operator() {
-    if constexpr (names_lambda<Op>(type_text<Op>)) {
-        static const std::string text = lambda_text<Op>(type_text<Op>);
-        static const std::string_view view = text;
-        static const hashed_name name{&view, hash_text(view)};
-        return name;
-    } else {
-        return name_of_type<Op>;
-    }
+const hashed_name& name_of_lambda() {
+    static const std::string text = lambda_text<Op>(type_text<Op>);
+    static const std::string_view view = text;
+    static const hashed_name name{&view, hash_text(view)};
+    return name;
 }
 template <bool keeps, class T, class Op>
 void set_operator(request& q, const Op& op) {
-    set_operator(q.c, op_table_for<T, Op>, name_of_operator<Op>());
+    if constexpr (names_lambda<Op>(type_text<Op>))
+        set_operator(q.c, op_table_for<T, Op>, name_of_lambda<Op>());
+    else
+        set_operator(q.c, op_table_for<T, Op>, name_of_type<Op>);
     set_operator_value<keeps>(q, op);
 }
 template <class Counts>
@@ -102,8 +144,8 @@ void set_counts(request& q, list<std::size_t>& to, const Counts& counts) {
     using I = std::remove_const_t<element_of<const Counts>>;
     static_assert(std::is_integral_v<I>, "colls: counts are a contiguous range of integers");
     if constexpr (std::is_integral_v<I>) {
-        const auto* const at = data_of(counts);
-        for (std::size_t i = 0; i < size_of_buffer(counts); ++i) {
+        const auto* const at = std::data(counts);
+        for (std::size_t i = 0; i < std::size(counts); ++i) {
             if constexpr (std::is_signed_v<I>) q.negative = q.negative || at[i] < 0;
             to.push_back(static_cast<std::size_t>(at[i]));
         }
@@ -116,9 +158,9 @@ template <bool keeps, class X>
 call sent_message(X& data) {
     call c;
     if constexpr (constexpr bool is = expect_buffers<keeps, X>(); is) {
-        set_type<element_of<const X>>(c);
-        c.in = reinterpret_cast<const std::byte*>(data_of(data));
-        c.count = size_of_buffer(data);
+        set_type(c, sizeof(element_of<const X>), name_of_type<std::remove_const_t<element_of<const X>>>);
+        c.in = reinterpret_cast<const std::byte*>(std::data(data));
+        c.count = static_cast<std::size_t>(std::size(data));
     }
     return c;
 }
@@ -127,9 +169,9 @@ template <bool keeps, class X>
 call received_message(X& data) {
     call c;
     if constexpr (constexpr bool is = expect_in_and_out<keeps, X, X>(); is) {
-        set_type<element_of<X>>(c);
-        c.out = reinterpret_cast<std::byte*>(data_of(data));
-        c.count = size_of_buffer(data);
+        set_type(c, sizeof(element_of<X>), name_of_type<std::remove_const_t<element_of<X>>>);
+        c.out = reinterpret_cast<std::byte*>(std::data(data));
+        c.count = static_cast<std::size_t>(std::size(data));
     }
     return c;
 }

@@ -5,8 +5,8 @@
 #include <colls/cost.hpp>
 #include <colls/detail/group/rank_context.hpp>
 #include <colls/detail/prove/examine.hpp>
-#include <colls/detail/request/candidates.hpp>
 #include <colls/detail/request/known_families.hpp>
+#include <colls/detail/request/request.hpp>
 
 #include <mutex>
 #include <new>
@@ -16,12 +16,12 @@ namespace colls::inline v1::detail {
 
 template <collective C>
 candidates candidates_for() {
-    static constexpr int count = known_families.count_of<C>;
+    static constexpr int count = known_families::count_of<C>;
     static const candidate* const all = [] {
         // Never destroyed: threads may outlive main.
         auto* const list = static_cast<candidate*>(operator new(sizeof(candidate) * std::size_t{count + 1}));
         candidate* to = list;
-        known_families.for_each([&]<class Family>(const Family& family, std::string_view name) {
+        known_families::for_each([&]<class Family>(const Family& family, std::string_view name) {
             if constexpr (provides<Family, C>) {
                 const auto s = schedule_of<C>(family);
                 new (to++) candidate{name, any_schedule(s, proven_table_of<std::remove_const_t<decltype(s)>>, name),
@@ -36,23 +36,24 @@ candidates candidates_for() {
 /// The candidates whose schedules know hosts, for a call with that root; none where the group does not know its hosts,
 /// or the collective has no such schedule.
 inline candidates two_level_candidates(const rank_context& self, collective what, int root) {
-    if (!self.layout.two_levels || (self.layout.ranks_per_host == 0 && !self.layout.hosts.known())) return {};
-    return self.layout.two_levels(what, self.layout.ranks_per_host, self.layout.hosts, root);
+    if (!self.layout.two_levels || !self.layout.hosts.known()) return {};
+    return self.layout.two_levels(what, self.layout.hosts, root);
 }
 /// Does the choice of a schedule depend on the root of the call? Where hosts are not alike, a schedule begins at the
 /// root's host; elsewhere it is rotated to the root.
 inline bool depends_on_root(const rank_context& self, collective what) {
-    return rooted(what) && self.layout.two_levels && self.layout.ranks_per_host == 0 && self.layout.hosts.known();
+    const host_map hosts = self.layout.hosts;
+    return rooted(what) && hosts.known() && hosts.ranks_per_host() == 0;
 }
 /// The messages between hosts, where the group knows its hosts; else all messages.
 inline counted_messages messages_between_hosts(const rank_context& self) {
-    if (self.layout.ranks_per_host > 0) return {.node = self.layout.ranks_per_host, .between = true};
+    if (const int each = self.layout.hosts.ranks_per_host(); each > 0) return {.node = each, .between = true};
     return {.node = 0, .between = true, .hosts = self.layout.hosts};
 }
 
 /// Is it a name that COLLS_SCHEDULE may give to a schedule?
 [[gnu::cold]] inline bool is_known_name(std::string_view name) {
-    for (const std::string_view known : known_names)
+    for (const std::string_view known : known_names())
         if (known == name) return true;
     return false;
 }

@@ -13,8 +13,8 @@
 #include <colls/detail/plan/plan_size.hpp>
 #include <colls/detail/prove/examine.hpp>
 #include <colls/detail/prove/proof_size.hpp>
-#include <colls/detail/request/candidates.hpp>
 #include <colls/detail/request/known_families.hpp>
+#include <colls/detail/request/request.hpp>
 #include <colls/detail/support/tuning_file.hpp>
 #include <colls/schedules/direct.hpp>
 
@@ -34,7 +34,7 @@ inline constexpr std::string_view automatic_name = "automatic";
         if (!known) throw error(errc::invalid_argument, (text << s.collective << " is not a collective").text());
         if (s.name == automatic_name || s.name == eager_name || is_known_name(s.name)) continue;
         text << s.name << " is none of: " << automatic_name << ", " << eager_name;
-        for (const std::string_view name : known_names) text << ", " << name;
+        for (const std::string_view name : known_names()) text << ", " << name;
         throw error(errc::invalid_argument, text.text());
     }
 }
@@ -92,7 +92,7 @@ struct demand {
     if (name == eager_name || is_known_name(name)) return name;
     error_text text;
     text << "colls: rank " << self.rank << ": COLLS_SCHEDULE is " << name << ", which is none of: " << eager_name;
-    for (const std::string_view known : known_names) text << ", " << known;
+    for (const std::string_view known : known_names()) text << ", " << known;
     throw error(errc::invalid_argument, text.text(), self.rank);
 }
 
@@ -101,9 +101,8 @@ inline reach reached_by(const rank_context& self) { return self.by_messages ? re
 /// Are the ranks near each other, as decided for the latest operation that this rank has begun? All ranks that make the
 /// same calls agree on it.
 inline bool near_so_far(const rank_context& self) {
-    const machine& m = self.backend->figures();
     return self.direct.count > 0 && !self.by_messages ? distance::is_near(self, self.direct.count - 1)
-                                                      : m.alpha < m.near_below;
+                                                      : self.access.starts_near;
 }
 /// The figures of the machine; where the distance of the cores has changed since they were measured, with a usual time
 /// of a line, and with the bytes' time as it changes with the distance.
@@ -258,29 +257,29 @@ inline schedule_choice resolve_given(rank_context& self, collective what, const 
 }
 
 /// Do not all ranks know the size? Then no rank may choose by it.
-inline bool is_unsized(const call& c) { return c.ragged || (owned(c.what) && rooted(c.what)); }
+inline bool is_unsized(const call& c) { return c.ragged || (traits_of(c.what).owned() && traits_of(c.what).rooted()); }
 
 /// The execution plan of a call, or none for the eager path, which may be taken if `eager`. The rank context keeps it:
-/// once there was a call of the kind there is no search among the candidates, and no lock. `telling`: a schedule
+/// once there was a call of the kind there is no search among the candidates, and no lock. `for_sample`: a schedule
 /// instead of the eager path, with its bits, that tells the distance of the cores.
 inline schedule_choice resolve(
-    rank_context& self, const call& c, const chooser& how, bool eager, bool telling = false) {
+    rank_context& self, const call& c, const chooser& how, bool eager, bool for_sample = false) {
     if (how.given) return resolve_given(self, c.what, *how.given);
     const bool unsized = is_unsized(c);
     const std::size_t bytes = unsized ? 0 : c.count * c.element, posted = unsized ? 0 : eager_bytes(c, self.size);
     const bool in_order = c.op && !c.op->commutative;
     eager = eager && !unsized && !c.in_offsets;
-    const int root = depends_on_root(self, c.what) ? c.root : 0;
+    const int root = self.layout.two_levels != nullptr && depends_on_root(self, c.what) ? c.root : 0;
     const std::uint64_t key = size_class(bytes) | static_cast<std::uint64_t>(c.what) << 16 |
                               std::uint64_t{in_order} << 20 | std::uint64_t{unsized} << 21 |
                               std::uint64_t{eager} << 22 | std::uint64_t{posted <= eager_capacity} << 23 |
                               std::uint64_t{c.reproducible} << 24 | std::uint64_t{near_so_far(self)} << 25 |
-                              std::uint64_t{telling} << 26 | static_cast<std::uint64_t>(root) << 32;
+                              std::uint64_t{for_sample} << 26 | static_cast<std::uint64_t>(root) << 32;
     if (const schedule_choice* const p = self.choices.find(key, [](const schedule_choice&) { return true; })) return *p;
     const demand d{
-        c.what, class_bytes(bytes), posted, in_order, unsized, eager, c.reproducible || (telling && c.op), root};
+        c.what, class_bytes(bytes), posted, in_order, unsized, eager, c.reproducible || (for_sample && c.op), root};
     const prediction best = choose(self, d, list_of_candidates(c.what)());
-    schedule_choice p{.key = key, .name = eager_name, .tells_distance = telling};
+    schedule_choice p{.key = key, .name = eager_name, .takes_sample = for_sample};
     if (best.of) {
         p.plan = execution_plan_for(best.of->schedule, self.size, reached_by(self));
         p.name = best.of->name;
@@ -295,9 +294,9 @@ inline schedule_choice resolve(
     if (self.env.debug != debug_level::warn && self.rank == 0)
         say(error_text() << "colls: " << name_of(c.what) << " of about " << static_cast<std::size_t>(class_bytes(bytes))
                          << " bytes, " << self.size << " ranks"
-                         << (c.reproducible ? ", reproducible: "
-                                : telling   ? ", one call of 128, to tell the distance of the cores: "
-                                            : ": ")
+                         << (c.reproducible  ? ", reproducible: "
+                                : for_sample ? ", one call of 128, to tell the distance of the cores: "
+                                             : ": ")
                          << p.name << ", predicted " << best.seconds * 1e6 << " us"
                          << (p.staged == nullptr                     ? ""
                                 : p.staged->within == reach::scratch ? "; ordinary buffers staged: "

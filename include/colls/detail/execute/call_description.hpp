@@ -3,7 +3,7 @@
 #pragma once
 
 #include <colls/detail/group/rank_context.hpp>
-#include <colls/detail/request/call.hpp>
+#include <colls/detail/request/request.hpp>
 
 namespace colls::inline v1::detail {
 

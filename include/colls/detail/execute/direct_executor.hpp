@@ -13,7 +13,7 @@
 #include <colls/detail/group/backoff.hpp>
 #include <colls/detail/plan/plan_cache.hpp>
 #include <colls/detail/reduce/fold.hpp>
-#include <colls/detail/request/call.hpp>
+#include <colls/detail/request/request.hpp>
 #include <colls/detail/support/copy.hpp>
 #include <colls/detail/support/process_copy.hpp>
 
@@ -52,6 +52,21 @@ public:
 private:
     void wait_for_slot();
     void choose_copying();
+    /// How this rank enters. Others have buffers out of reach only where a group does not reach all memory.
+    enum class entry {
+        agreed,   ///< all go by the plan that the operation begins with
+        open,     ///< its buffers are within reach, and others' perhaps not: all agree on a plan once all have entered
+        bounced,  ///< its buffers are out of reach: it copies them as a whole to and from memory that is reached
+        decided   ///< its buffers are out of reach: so it knows already which plan all will agree on
+    };
+    struct entry_copies {
+        std::size_t input = 0, output = 0, table = 0;  ///< bytes of each; there are two tables
+        std::size_t bytes() const { return padded(input) + padded(output) + 2 * table; }
+    };
+    entry entry_of(const rank_buffers& own) const;
+    entry_copies copies_of(entry how) const;
+    std::byte* take_memory(std::size_t bytes, bool staged);
+    void copy_buffers(rank_buffers& own, const entry_copies& copies, std::byte* to);
     void enter();
     bool learn_count();
     bool agree();
@@ -60,21 +75,18 @@ private:
         return choice_.staged ? *choice_.staged : out_of_reach_plan(*plan_, single_copy_pays());
     }
     bool single_copy_pays() const;
-    /// As decided for this operation. (Whether pushes and pulls follow it, near_, depends on the collective, too.)
-    bool is_near() const { return distance::is_near(self_, sequence); }
-    bool copies_now() const { return copies_at(self_, is_near()); }
+    bool copies_now() const { return copies_at(self_, near_); }
     void lay_out(const execution_plan& plan);
     bool streams_from(std::size_t whole) const;
     bool is_within_reach(buffer_kind where) const;
     /// Is it known beforehand that all ranks go by the plan that the operation begins with?
     bool is_agreed() const { return self_.access.is_whole() || self_.size == 1 || (arguments.ragged && !copies_now()); }
     /// `p`, as this rank tells it to the others.
-    std::uintptr_t told_buffer(const std::byte* p, bool reached) const {
+    std::uintptr_t to_be_published(const std::byte* p, bool reached) const {
         return reached ? self_.access.to_offset(p) : out_of_reach | reinterpret_cast<std::uintptr_t>(p);
     }
-    std::byte* told_by(std::uintptr_t p) const {
-        return is_out_of_reach(p) ? reinterpret_cast<std::byte*>(p ^ out_of_reach)
-                                  : self_.access.from_offset<std::byte>(p);
+    std::byte* published_address(std::uintptr_t p) const {
+        return is_out_of_reach(p) ? reinterpret_cast<std::byte*>(p ^ out_of_reach) : self_.access.from_offset(p);
     }
     std::size_t scratch_bytes() const {
         return static_cast<std::size_t>(program_->scratch) * (scratch_chunks_ > 0 ? scratch_chunks_ : 1) *
@@ -121,19 +133,17 @@ private:
     /// except for more bytes than the caches hold, between far cores.
     bool streams_to(const rank_buffers& b) const {
         const call& c = arguments;
-        if (!stream_pushes_ || !reduces(c.what) || b.in != b.out) return stream_pushes_;
+        if (!stream_pushes_ || !traits_of(c.what).reduces() || b.in != b.out) return stream_pushes_;
         return !near_ && c.count * c.element >= store_policy::stream_in_place_far_from;
     }
-    /// Is this rank's own result of the fold streamed? A partial result is not: peers read it from this core's cache.
-    bool streams_own(const instruction& i) const { return stream_own_ && i.finish; }
     void finish();
 
     direct_phase phase_ = direct_phase::running;
     std::size_t exit_at_ = 0;         ///< the next of the program's exit waits
     bool leaves_early_ = false;       ///< without these waits: peers read what it has staged after it is over
     std::size_t scratch_chunks_ = 0;  ///< chunks whose scratch slots are apart; 0: all of them
-    bool adapts_ = false;             ///< how it copies depends on the distance of the ranks' cores
-    bool near_ = false;               ///< the ranks' cores are near each other (distance.hpp)
+    bool near_ = false;               ///< the ranks' cores are near each other, as decided for it (distance.hpp)
+    bool adapts_ = false;             ///< whether it pushes or pulls, and by which stores, depends on that
     /// Which stores bypass the caches: pushes, this rank's own result, copies into scratch memory.
     bool stream_pushes_ = false, stream_own_ = false, stream_staged_ = false;
     /// A bounce buffer of the output, which other ranks reach: copied to the output at the end. Null: none is needed.
@@ -200,7 +210,7 @@ inline void direct_executor::begin() {
     done = false;
     bounce_output_ = nullptr;
     sequence = self_.direct.count++;
-    wait_for_slot();
+    if (!has_free_place(self_, sequence)) wait_for_slot();
     choose_copying();
     phase_ = direct_phase::learning_count;
     if (!arguments.count_from_root) enter();
@@ -208,7 +218,6 @@ inline void direct_executor::begin() {
 
 /// Waits until every rank has finished the operation that used this one's slot before.
 inline void direct_executor::wait_for_slot() {
-    if (has_free_place(self_, sequence)) return;
     for (int r = 0; r < self_.size; ++r) {
         backoff wait(self_);
         site.peer = r;
@@ -219,11 +228,10 @@ inline void direct_executor::wait_for_slot() {
 /// Decides whether copies are pulled or pushed, from what all ranks know. An all_reduce pushes its result.
 inline void direct_executor::choose_copying() {
     const call& c = arguments;
-    near_ = adapts_ = false;
-    if (self_.size == 1 || c.ragged || is_owned_and_rooted()) return;
-    adapts_ = true;
-    const std::size_t whole = c.count * c.element;
     near_ = distance::is_near(self_, sequence);
+    adapts_ = self_.size > 1 && !c.ragged && !is_owned_and_rooted();
+    if (!adapts_) return;
+    const std::size_t whole = c.count * c.element;
     copying best = plan_->copies;
     if (c.what == collective::broadcast)
         best = near_ || self_.size > 2 ? copying::pulled : copying::pushed;
@@ -256,7 +264,7 @@ inline void direct_executor::lay_out(const execution_plan& plan) {
     const bool is_staged = plan.within == reach::scratch;
     stream_pushes_ = streams_from(whole);
     stream_own_ = whole >= store_policy::stream_own_from;
-    stream_staged_ = is_staged && (streams_staged(self_, is_near()) || whole >= store_policy::stream_staged_from);
+    stream_staged_ = is_staged && (streams_staged(self_, near_) || whole >= store_policy::stream_staged_from);
     const bool overlaps = is_staged && c.what == collective::broadcast && plan.blocks == 1 && !self_.crowded;
     const std::size_t staged_chunk = overlaps ? store_policy::staged_broadcast_chunk : store_policy::staged_chunk,
                       staged_chunks = overlaps ? store_policy::staged_broadcast_chunks : store_policy::staged_chunks;
@@ -276,13 +284,12 @@ inline void direct_executor::lay_out(const execution_plan& plan) {
 
 /// Are pushes of a buffer of this many bytes streamed?
 inline bool direct_executor::streams_from(std::size_t whole) const {
-    const bool unknown = is_owned_and_rooted() || arguments.ragged;  // whether the ranks are near
     if (arguments.what == collective::all_reduce && near_ && !self_.crowded &&
         whole < store_policy::stream_result_below)
         return true;
-    return whole >= (unknown || (self_.crowded && near_) ? store_policy::stream_crowded_from
-                        : near_                          ? store_policy::stream_near_from
-                                                         : store_policy::stream_far_from);
+    return whole >= (!adapts_ || (self_.crowded && near_) ? store_policy::stream_crowded_from
+                        : near_                           ? store_policy::stream_near_from
+                                                          : store_policy::stream_far_from);
 }
 
 /// Can all ranks reach this rank's input, output? A buffer that is empty they need not reach.
@@ -293,11 +300,23 @@ inline bool direct_executor::is_within_reach(buffer_kind where) const {
     return p == nullptr || (c.ragged ? ragged_bytes(where) : c.count * c.element) == 0 || self_.access.has(p, 1);
 }
 
+inline direct_executor::entry direct_executor::entry_of(const rank_buffers& own) const {
+    if (own.in_reached && own.out_reached) return is_agreed() ? entry::agreed : entry::open;
+    // Where each rank knows its own counts only.
+    if (arguments.ragged && (!copies_now() || ragged_bytes(buffer_kind::input) + ragged_bytes(buffer_kind::output) <
+                                                  single_copy_policy::from))
+        return entry::bounced;
+    return entry::decided;
+}
 /// Tells the other ranks where this rank's buffers and scratch memory are.
 inline void direct_executor::enter() {
     const call& c = arguments;
-    bool in_reached = is_within_reach(buffer_kind::input), out_reached = is_within_reach(buffer_kind::output);
-    const bool reached = in_reached && out_reached, agreed = is_agreed();
+    rank_buffers& own = buffers_[self_.rank];
+    own = {sequence + 1, is_within_reach(buffer_kind::input), is_within_reach(buffer_kind::output), c.in, c.out,
+        nullptr, c.in_offsets, c.out_offsets, c.ragged ? c.own_count : c.count};
+    const entry how = entry_of(own);
+    const bool agreed = is_agreed();
+    const entry_copies copies = copies_of(how);
     // Scratch memory begins with the program's slots: as many as any plan needs that the ranks may follow.
     std::size_t slots = 0;
     const execution_plan &direct = *plan_, &other = agreed ? direct : other_plan(), *laid_out = nullptr;
@@ -308,61 +327,67 @@ inline void direct_executor::enter() {
         if (scratch_bytes() > slots) slots = scratch_bytes();
     };
     if (!agreed) make_room(other);
-    if (reached || c.ragged) make_room(direct);
-    if (plan_ != &direct) follow(direct);
-    // Next comes a copy of the input of an all_to_all in place. Where each rank knows its own counts only, buffers that
-    // are out of reach are copied as a whole, and so are the tables of offsets.
-    const std::byte* in = c.in;
-    std::byte* out = c.out;
-    const std::size_t *in_offsets = c.in_offsets, *out_offsets = c.out_offsets;
-    const std::size_t tables =
-        c.ragged && !self_.access.is_whole() ? (static_cast<std::size_t>(plan_->blocks) + 1) * sizeof(std::size_t) : 0;
-    const bool bounces = c.ragged && !reached &&
-                         (!copies_now() || ragged_bytes(buffer_kind::input) + ragged_bytes(buffer_kind::output) <
-                                               single_copy_policy::from);
-    // A rank whose own buffers are out of reach knows already what all will agree on.
-    const bool decided = !agreed && !reached && !bounces;
-    const execution_plan& follows = decided ? other : direct;
+    if (how != entry::decided) make_room(direct);
+    const execution_plan& follows = how == entry::decided ? other : direct;
     if (plan_ != &follows) follow(follows);
-    const std::size_t copied = bounces ? ragged_bytes(buffer_kind::input) : copied_input();
-    const std::size_t needed =
-        slots + padded(copied) + (bounces ? padded(ragged_bytes(buffer_kind::output)) : 0) + 2 * tables;
     // Where buffers are out of reach, peers read only what is staged.
-    const bool stages = decided && slots > 0 && follows.within == reach::scratch;
-    std::byte* scratch = stages ? take_staging(self_, sequence, needed) : nullptr;
-    leaves_early_ = scratch != nullptr;
-    if (!leaves_early_) scratch = take_scratch(needed);
-    if (stages && !leaves_early_ && !scratch_.populated) {
+    own.scratch =
+        take_memory(slots + copies.bytes(), how == entry::decided && slots > 0 && follows.within == reach::scratch);
+    copy_buffers(own, copies, own.scratch + slots);
+    operation_line& told = line_of(self_.rank);
+    told.fingerprint = fingerprint_;
+    told.in = to_be_published(own.in, own.in_reached);
+    told.out = to_be_published(own.out, own.out_reached);
+    told.scratch = self_.access.to_offset(own.scratch);
+    told.in_offsets = self_.access.to_offset(own.in_offsets);
+    told.out_offsets = self_.access.to_offset(own.out_offsets);
+    told.count = own.count;
+    const bool runs = agreed || how == entry::decided;
+    phase_ = runs ? direct_phase::running : direct_phase::agreeing;
+    told.progress.store(progress_word(0, 0), std::memory_order_release);
+    wake_sleepers(self_);
+    if (runs && laid_out != &follows) lay_out(follows);  // now, while the entry is on its way
+}
+
+/// What this rank copies to scratch memory as it enters: the input of an all_to_all in place; buffers that are bounced;
+/// where each rank knows its own counts only, the tables of offsets.
+inline direct_executor::entry_copies direct_executor::copies_of(entry how) const {
+    entry_copies copies{.input = copied_input()};
+    if (how == entry::bounced)
+        copies.input = ragged_bytes(buffer_kind::input), copies.output = ragged_bytes(buffer_kind::output);
+    if (arguments.ragged && !self_.access.is_whole())
+        copies.table = (static_cast<std::size_t>(plan_->blocks) + 1) * sizeof(std::size_t);
+    return copies;
+}
+/// `staged`: peers read it after this operation is over.
+inline std::byte* direct_executor::take_memory(std::size_t bytes, bool staged) {
+    std::byte* memory = staged ? take_staging(self_, sequence, bytes) : nullptr;
+    leaves_early_ = memory != nullptr;
+    if (leaves_early_) return memory;
+    memory = take_scratch(bytes);
+    if (staged && !scratch_.populated) {
         self_.backend->populate(scratch_.at, scratch_.bytes);
         scratch_.populated = true;
     }
-    std::byte* next = scratch + slots;
-    if (copied > 0) in = static_cast<const std::byte*>(std::memcpy(next, c.in, copied));
-    in_reached = in_reached || copied > 0 || bounces;
-    out_reached = out_reached || bounces;
-    next += padded(copied);
-    if (bounces) {
-        out = bounce_output_ = next;
-        next += padded(ragged_bytes(buffer_kind::output));
+    return memory;
+}
+/// Makes these copies, which the other ranks are told of in place of the buffers.
+inline void direct_executor::copy_buffers(rank_buffers& own, const entry_copies& copies, std::byte* to) {
+    if (copies.input > 0) {
+        own.in = static_cast<const std::byte*>(std::memcpy(to, own.in, copies.input));
+        own.in_reached = true;
+        to += padded(copies.input);
     }
-    if (tables > 0 && in_offsets) in_offsets = static_cast<const std::size_t*>(std::memcpy(next, in_offsets, tables));
-    if (tables > 0 && out_offsets)
-        out_offsets = static_cast<const std::size_t*>(std::memcpy(next + tables, out_offsets, tables));
-    operation_line& own = line_of(self_.rank);
-    own.fingerprint = fingerprint_;
-    own.in = told_buffer(in, in_reached);
-    own.out = told_buffer(out, out_reached);
-    own.scratch = self_.access.to_offset(scratch);
-    own.in_offsets = self_.access.to_offset(in_offsets);
-    own.out_offsets = self_.access.to_offset(out_offsets);
-    own.count = c.ragged ? c.own_count : c.count;
-    // This rank itself reaches its buffers wherever they are.
-    buffers_[self_.rank] = {
-        sequence + 1, in_reached, out_reached, in, out, scratch, in_offsets, out_offsets, own.count};
-    phase_ = agreed || decided ? direct_phase::running : direct_phase::agreeing;
-    own.progress.store(progress_word(0, 0), std::memory_order_release);
-    wake_sleepers(self_);
-    if ((agreed || decided) && laid_out != &follows) lay_out(follows);  // now, while the entry is on its way
+    if (copies.output > 0) {
+        own.out = bounce_output_ = to;
+        own.out_reached = true;
+        to += padded(copies.output);
+    }
+    if (copies.table == 0) return;
+    for (const std::size_t** const table : {&own.in_offsets, &own.out_offsets}) {
+        if (*table) *table = static_cast<const std::size_t*>(std::memcpy(to, *table, copies.table));
+        to += copies.table;
+    }
 }
 
 /// Once all ranks have entered: if any of them has buffers that others cannot reach, all follow the other plan.
@@ -381,14 +406,15 @@ inline bool direct_executor::agree() {
 
 /// A rank's buffers, or null while it has not entered.
 inline const rank_buffers* direct_executor::buffers_of(int rank) {
-    rank_buffers& b = buffers_[static_cast<std::size_t>(rank)];
+    rank_buffers& b = buffers_[rank];
     if (b.stamp == sequence + 1) return &b;
     const operation_line& l = line_of(rank);
     if (l.progress.load(std::memory_order_acquire) < progress_word(0, 0)) return nullptr;
     if (l.fingerprint != fingerprint_) fail_mismatch(self_, site, rank, l.fingerprint);
-    b = {sequence + 1, !is_out_of_reach(l.in), !is_out_of_reach(l.out), told_by(l.in), told_by(l.out),
-        self_.access.from_offset<std::byte>(l.scratch), self_.access.from_offset<const std::size_t>(l.in_offsets),
-        self_.access.from_offset<const std::size_t>(l.out_offsets), l.count};
+    b = {sequence + 1, !is_out_of_reach(l.in), !is_out_of_reach(l.out), published_address(l.in),
+        published_address(l.out), self_.access.from_offset(l.scratch),
+        reinterpret_cast<const std::size_t*>(self_.access.from_offset(l.in_offsets)),
+        reinterpret_cast<const std::size_t*>(self_.access.from_offset(l.out_offsets)), l.count};
     return &b;
 }
 
@@ -491,10 +517,10 @@ inline bool direct_executor::fold(const instruction& i) {
             site.round = i.round;
             return false;
         }
-        operands_[k] = {address(*b, from)};
+        operands_.data()[k] = {address(*b, from)};
     }
     auto* to = const_cast<std::byte*>(address(own, i.to));
-    if ((i.pushes > 0 || streams_own(i)) && fold_in_pieces(i, to, count)) return true;
+    if ((i.pushes > 0 || (stream_own_ && i.finish)) && fold_in_pieces(i, to, count)) return true;
     arguments.op->fold(to, operands_.data(), i.count, count, arguments.op_value);
     finish_fold(i, to, count);
     return true;
@@ -518,18 +544,16 @@ inline bool direct_executor::fold_in_pieces(const instruction& i, std::byte* to,
     }
     // In pieces, a rank's own result that is streamed is folded into a buffer in the nearest cache first.
     alignas(64) std::byte near[store_policy::piece];
-    bool stream_own = streams_own(i);
-    for (int k = 0; k < i.count; ++k) stream_own = stream_own && operands_[k].data != to;
+    bool stream_own = stream_own_ && i.finish;  // a partial result is not: peers read it from this core's cache
+    for (int k = 0; k < i.count; ++k) stream_own = stream_own && operands_.data()[k].data != to;
     // Stores past the caches go well between loads where what is loaded comes from a cache or from far cores; plain
     // ones of many bytes between far cores do not.
     const std::size_t whole = c.count * c.element;
-    const auto interleaves = [&] {
-        if (i.pushes == 0) return true;
-        if (streamed[0]) return stream_own || !near_ || whole < store_policy::stream_result_below;
-        return !stream_own && (near_ || whole < store_policy::interleave_far_below);
-    };
+    const bool interleaves =
+        i.pushes == 0 || (streamed[0] ? stream_own || !near_ || whole < store_policy::stream_result_below
+                                      : !stream_own && (near_ || whole < store_policy::interleave_far_below));
     if (i.pushes == 0 && !stream_own) return false;
-    if (i.count == 2 && i.pushes <= 1 && c.op->fold_twice && !(i.finish && c.op->finish) && interleaves() &&
+    if (i.count == 2 && i.pushes <= 1 && c.op->fold_twice && !(i.finish && c.op->finish) && interleaves &&
         c.op->fold_twice(to, i.pushes == 0 ? to : targets[0],
             i.pushes == 0 ? past_caches::alone
             : stream_own  ? past_caches::both
@@ -548,7 +572,7 @@ inline bool direct_executor::fold_in_pieces(const instruction& i, std::byte* to,
     operand x[most];
     for (std::size_t at = 0; at < count; at += piece) {
         const std::size_t n = count - at < piece ? count - at : piece, skip = at * c.element, bytes = n * c.element;
-        for (int k = 0; k < i.count; ++k) x[k] = {static_cast<const std::byte*>(operands_[k].data) + skip};
+        for (int k = 0; k < i.count; ++k) x[k] = {static_cast<const std::byte*>(operands_.data()[k].data) + skip};
         std::byte* const made = stream_own ? near : to + skip;
         c.op->fold(made, x, i.count, n, c.op_value);
         finish_fold(i, made, n);
@@ -619,7 +643,7 @@ inline bool direct_executor::advance() {
 inline void direct_executor::finish() {
     confirm(self_, site);
     // What rank 0 decides here the others are to see once they see that this operation is over.
-    if (adapts_) distance::sample(self_, sequence, arguments.count * arguments.element, choice_.tells_distance);
+    if (adapts_) distance::sample(self_, sequence, arguments.count * arguments.element, choice_.takes_sample);
     rank_state& state = self_.memory.state(self_.rank);
     std::uint64_t completed = state.completed.load(std::memory_order_relaxed);
     self_.direct.finished |= std::uint32_t{1} << (sequence - completed);
@@ -639,7 +663,7 @@ inline void direct_executor::finish() {
 /// For a schedule that is given: `automatic` predicts.
 inline bool direct_executor::single_copy_pays() const {
     const call& c = arguments;
-    return copies_now() && !reduces(c.what) &&
+    return copies_now() && !traits_of(c.what).reduces() &&
            (c.ragged || c.count * c.element / static_cast<std::size_t>(plan_->blocks) >= single_copy_policy::from);
 }
 

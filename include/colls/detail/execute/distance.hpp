@@ -22,13 +22,7 @@ public:
         std::uint64_t latest = 0;
         for (const auto& d : shared.decisions)
             if (const std::uint64_t v = d.load(std::memory_order_relaxed); v >> 2 <= sequence && v > latest) latest = v;
-        return latest != 0 ? (latest & near) != 0 : starts_near(self);
-    }
-
-    /// Were the ranks near each other when the figures of the machine were measured?
-    static bool starts_near(const rank_context& self) {
-        const machine& m = self.backend->figures();
-        return m.alpha < m.near_below;
+        return latest != 0 ? (latest & near) != 0 : self.access.starts_near;
     }
 
     /// The eager path takes no samples. Of the calls that it may be taken for and that would post this many bytes, one
@@ -101,7 +95,8 @@ private:
         auto& all = self.memory.distance().decisions;
         const std::uint64_t a = all[0].load(std::memory_order_relaxed), b = all[1].load(std::memory_order_relaxed);
         const std::uint64_t last = a > b ? a : b;
-        if (last != 0 ? ((last & near) != 0) == is || (last >> 2) + window > sequence : starts_near(self) == is) return;
+        if (last != 0 ? ((last & near) != 0) == is || (last >> 2) + window > sequence : self.access.starts_near == is)
+            return;
         // Relaxed: ranks read it after they have seen, with acquire, that this operation is over.
         (a > b ? all[1] : all[0])
             .store((sequence + window) << 2 | decided | (is ? near : 0), std::memory_order_relaxed);
@@ -114,7 +109,7 @@ private:
 
 /// Are data that ranks at that distance stage for each other best stored past the caches?
 inline bool streams_at(const rank_context& self, bool near) {
-    return near == distance::starts_near(self) ? self.access.streams : !near;
+    return near == self.access.starts_near ? self.access.streams : !near;
 }
 /// Does this rank store what it stages past the caches? Not while another rank runs on its core, whose caches hold it.
 inline bool streams_staged(const rank_context& self, bool near) {
@@ -123,7 +118,7 @@ inline bool streams_staged(const rank_context& self, bool near) {
 /// Does the kernel copy what is not reduced between the processes of ranks at that distance?
 inline bool copies_at(const rank_context& self, bool near) {
     return self.access.copies_between &&
-           (self.access.copies_always || (near == distance::starts_near(self) ? self.access.copies_faster : near));
+           (self.access.copies_always || (near == self.access.starts_near ? self.access.copies_faster : near));
 }
 
 }  // namespace colls::inline v1::detail

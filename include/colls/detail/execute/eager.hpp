@@ -36,19 +36,22 @@ constexpr std::size_t eager_bytes(const call& c, int n) {
 class eager_executor {
 public:
     eager_executor(rank_context& self, const call& c)
-        : self_(self), c_(c), number_(self.eager.count++), slot_(number_ % eager_slots) {
-        const std::uint64_t call_number = self.log.count;
-        const std::uint64_t fingerprint =
-            self.log.sign(c.what, hash_mix(hash_mix(c.signature, c.count), static_cast<std::uint64_t>(c.root)));
-        flag_ = (number_ + 1) << 32 | fingerprint >> 32;  // zeroed memory is no flag: hence + 1
+        : self_(self),
+          c_(c),
+          number_(self.eager.count++),
+          slot_(number_ % eager_slots),
+          site_{none, none, self.log.name_of_call(c.what), eager_name, self.log.count,
+              self.log.sign(c.what, hash_mix(hash_mix(c.signature, c.count), static_cast<std::uint64_t>(c.root)))},
+          flag_((number_ + 1) << 32 | site_.fingerprint >> 32) {
         record_call(self, c, eager_name, false);
-        site_ = {none, none, self.log.name_of_call(c.what), eager_name, call_number, fingerprint};
     }
 
     void run() {
         const collective_traits& is = traits_of(c_.what);
         if (self_.memory.poison().state.load(std::memory_order_acquire) != 0) throw_poison(self_);
-        claim_slot();
+        if (number_ >= eager_slots && self_.eager.last_full + (eager_slots - 2) < number_ &&
+            self_.eager.by_all + (eager_slots - 1) < number_)
+            claim_slot();
         const bool root = self_.rank == c_.root;
         const std::size_t own = block(self_.rank).count * c_.element,
                           posted = is.in == content::own_block ? own : c_.count * c_.element;
@@ -81,7 +84,7 @@ private:
                 return;
             case contributors::all:
                 if (is.out != content::nothing) return fold(0, self_.size, posted, part, c_.out);
-                for (int r = 0; r < self_.size; ++r) wait_for(r);
+                for (int r = 0; r < self_.size; ++r) posted_by(r, 0);
                 return;
             case contributors::up_to:
                 return fold(0, self_.rank + 1, posted, part, c_.out);
@@ -90,11 +93,8 @@ private:
                 return;
         }
     }
-    /// Waits until all ranks have read what this rank posted in this slot four calls ago.
+    /// Where it is not known that all ranks have read what this rank posted in this slot four calls ago: waits for it.
     void claim_slot() {
-        if (number_ < eager_slots || self_.eager.last_full + (eager_slots - 2) >= number_ ||
-            self_.eager.by_all + (eager_slots - 1) >= number_)
-            return;
         std::uint64_t least = ~std::uint64_t{0};
         for (int r = 0; r < self_.size; ++r) {
             backoff wait(self_);
@@ -120,17 +120,6 @@ private:
         // While this rank waits: peers have read that line already. (With more lines to fetch, far cores lose by it.)
         if (fits_line(bytes)) prefetch_to_store(&self_.memory.eager((number_ + 1) % eager_slots, self_.rank));
     }
-    void wait_for(int r) {
-        const eager_line& theirs = self_.memory.eager(slot_, r);
-        std::uint64_t seen = theirs.flag.load(std::memory_order_acquire);
-        if (seen == flag_) return;
-        backoff wait(self_);
-        site_.peer = r;
-        while ((seen = theirs.flag.load(std::memory_order_acquire)) != flag_) {
-            if (seen >> 32 == flag_ >> 32) fail_mismatch(self_, site_, r, seen << 32);
-            wait(site_);
-        }
-    }
     /// Does the data travel in the flag's line? That is aligned to 8 bytes, and a type of alignment 16 or more has a
     /// size that is a multiple of 16.
     bool fits_line(std::size_t bytes) const { return bytes <= eager_inline && c_.element % 16 != 0; }
@@ -139,8 +128,14 @@ private:
     /// cores that read them last.
     const std::byte* posted_by(int r, std::size_t bytes) {
         if (r == self_.rank) return c_.in;
-        wait_for(r);
-        return fits_line(bytes) ? self_.memory.eager(slot_, r).data : self_.memory.eager_data(slot_, r);
+        const eager_line& theirs = self_.memory.eager(slot_, r);
+        if (theirs.flag.load(std::memory_order_acquire) != flag_) {
+            backoff wait(self_);
+            site_.peer = r;
+            for (std::uint64_t seen; (seen = theirs.flag.load(std::memory_order_acquire)) != flag_; wait(site_))
+                if (seen >> 32 == flag_ >> 32) fail_mismatch(self_, site_, r, seen << 32);
+        }
+        return fits_line(bytes) ? theirs.data : self_.memory.eager_data(slot_, r);
     }
     /// Copies a part, in elements, of the `posted` bytes that a rank posts to element `to` of the output.
     void copy_from(int from, std::size_t posted, extent part, std::size_t to) {
@@ -166,8 +161,8 @@ private:
     rank_context& self_;
     const call& c_;
     const std::uint64_t number_, slot_;
-    std::uint64_t flag_ = 0;  ///< of this call, on all ranks that make the same calls
     wait_site site_;
+    const std::uint64_t flag_;  ///< of this call, on all ranks that make the same calls; zeroed memory is no flag
 };
 
 }  // namespace colls::inline v1::detail

@@ -8,7 +8,6 @@
 
 #include <colls/detail/execute/call_description.hpp>
 #include <colls/detail/execute/operation_state.hpp>
-#include <colls/detail/group/choice_table.hpp>
 #include <colls/detail/plan/plan_cache.hpp>
 #include <colls/detail/reduce/fold.hpp>
 
@@ -51,7 +50,7 @@ protected:
         site.blocks_of = &plan.schedule;
         site.rank = self_.rank;
         site.size = self_.size;
-        site.shift = rooted(c.what) ? c.root - plan.root : 0;
+        site.shift = traits_of(c.what).rooted() ? c.root - plan.root : 0;
     }
 
     /// From now on the operation runs by this plan.
@@ -61,16 +60,19 @@ protected:
     }
 
     int role_of(int rank) const {
-        return rooted(arguments.what) ? mod(rank - arguments.root + plan_->root, self_.size) : rank;
+        return traits_of(arguments.what).rooted() ? mod(rank - arguments.root + plan_->root, self_.size) : rank;
     }
     int rank_of(int role) const {
-        if (!rooted(arguments.what)) return role;
+        if (!traits_of(arguments.what).rooted()) return role;
         const int r = role - plan_->root + arguments.root;
         return r < 0 ? r + self_.size : r >= self_.size ? r - self_.size : r;
     }
 
     /// Is it a gather or scatter? Then a rank other than the root may know its own block only.
-    bool is_owned_and_rooted() const { return owned(arguments.what) && rooted(arguments.what); }
+    bool is_owned_and_rooted() const {
+        const collective_traits& is = traits_of(arguments.what);
+        return is.owned() && is.rooted();
+    }
 
     /// Takes the whole count of a gather or scatter, as the root has told it; fails where this rank's block does not
     /// have the length that follows from it.
@@ -126,7 +128,8 @@ protected:
             whole = {0, own};
         else
             whole = balanced(c.count, static_cast<std::size_t>(plan_->blocks), block);
-        if (holds_own_block(where)) whole.first = 0;
+        const collective_traits& is = traits_of(c.what);
+        if ((where == buffer_kind::input ? is.in : is.out) == content::own_block) whole.first = 0;  // it holds no other
         if (parts > 1) {
             const extent piece = balanced(whole.count, parts, part);
             return {whole.first + piece.first, piece.count};
@@ -147,7 +150,9 @@ protected:
     /// The operand with which a fold begins. A fold of all ranks' contributions takes them in the order of ranks, also
     /// where the root is not rank 0, not in the order of roles.
     int first_operand(const instruction& i) const {
-        return i.count == self_.size && rooted(arguments.what) ? mod(plan_->root - arguments.root, self_.size) : 0;
+        return i.count == self_.size && traits_of(arguments.what).rooted()
+                   ? mod(plan_->root - arguments.root, self_.size)
+                   : 0;
     }
     /// After a fold: the operator's last step, where the fold is complete.
     void finish_fold(const instruction& i, std::byte* to, std::size_t count) const {
@@ -183,13 +188,6 @@ protected:
     chunk_layout layout_;
     list<operand> operands_;  ///< of the fold that is being done
     std::size_t moved_ = 0;   ///< bytes that the last copy or fold has made, for the trace
-
-private:
-    /// Does the buffer hold this rank's own block alone?
-    bool holds_own_block(buffer_kind where) const {
-        const collective_traits& is = traits_of(arguments.what);
-        return (where == buffer_kind::input ? is.in : is.out) == content::own_block;
-    }
 };
 
 }  // namespace colls::inline v1::detail

@@ -87,7 +87,7 @@ private:
             const extent p = piece_of(l, bytes(), now.chunk);
             // Asked before the piece is given back: after the last one the sender may write the next message's line.
             const bool last = now.chunk + 1 == pieces_of(l, bytes());
-            copy_bytes(arguments.out + p.first, self_.access.from_offset<const std::byte>(l.data[taken % 2]), p.count);
+            copy_bytes(arguments.out + p.first, self_.access.from_offset(l.data[taken % 2]), p.count);
             confirm(self_, site);
             l.taken.store(++taken, std::memory_order_release);
             wake_sleepers(self_);

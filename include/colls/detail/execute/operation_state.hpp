@@ -3,7 +3,7 @@
 #pragma once
 
 #include <colls/detail/group/backoff.hpp>
-#include <colls/detail/request/call.hpp>
+#include <colls/detail/request/request.hpp>
 
 #include <cstddef>
 #include <memory>
@@ -71,7 +71,7 @@ public:
     std::uint64_t number = 0;             ///< among the calls of the group
     double traced_from = 0;               ///< when it began, where calls are traced; else 0
     bool is_prepared = false;             ///< it runs one prepared call alone
-    backoff asked;                        ///< for `test`, which asks again and again instead of waiting
+    backoff between_tests;                ///< for `test`, which asks again and again instead of waiting
     std::shared_ptr<prepared> of;         ///< the persistent call that it belongs to, or null
     std::shared_ptr<rank_context> group;  ///< while its caller holds it: an operation holds its group
 

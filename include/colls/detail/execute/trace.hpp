@@ -9,9 +9,6 @@
 
 namespace colls::inline v1::detail {
 
-inline bool traces(const rank_context& self) {
-    return self.env.debug == debug_level::trace || self.env.trace != nullptr;
-}
 /// When a call begins that is traced.
 [[gnu::cold]] [[gnu::noinline]] inline double begin_trace(rank_context& self) {
     if (self.env.trace != nullptr && !self.events)

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <colls/detail/group/dump.hpp>
-#include <colls/detail/group/guarded.hpp>
+#include <colls/detail/group/in_call.hpp>
 #include <colls/detail/group/mismatch.hpp>
 #include <colls/detail/group/sleeper.hpp>
 #include <colls/detail/support/affinity.hpp>
@@ -78,7 +78,7 @@ public:
     }
 
     /// Instead of waiting, for a caller that polls: the same checks and the same deadline. Never waits.
-    void asked(const wait_site& at) {
+    void check_without_waiting(const wait_site& at) {
         if (++steps_ % 16 == 0) look(at);
     }
 
@@ -308,7 +308,7 @@ private:
     bool told_wait_ = false;
     double start_ = 0, waited_ = 0, compare_at_ = 0;
     sleeper sleeper_;
-    recorded_part noted_;
+    recorded_part noted_{};
 };
 
 }  // namespace colls::inline v1::detail

@@ -43,9 +43,10 @@ struct call_log {
     const composite_call* part_of = nullptr;  ///< of which the calls are parts that the rank makes now, or null
 
     call_record& of(std::uint64_t number) { return recent[number % call_record::kept]; }
-    call_record& latest() { return of(count - 1); }
-    const call_record& latest() const { return recent[(count - 1) % call_record::kept]; }
-    const char* name_of_call(collective what) const { return part_of != nullptr ? part_of->name : name_of(what); }
+    call_record& latest() { return recent[(count - 1) % call_record::kept]; }
+    const char* name_of_call(collective what) const {
+        return part_of != nullptr ? part_of->name : traits_of(what).name;
+    }
     /// The fingerprint of a new call. Its highest four bits are the collective, so that an error can name both sides'.
     std::uint64_t sign(collective what, std::uint64_t hash) {
         if (part_of != nullptr) {
@@ -53,7 +54,7 @@ struct call_log {
             hash = hash_mix(hash, part_of->hash);
         }
         history = static_cast<std::uint64_t>(what) << 60 | hash_mix(hash, history) >> 4;
-        return of(count++).fingerprint = history;
+        return recent[count++ % call_record::kept].fingerprint = history;
     }
 };
 
@@ -67,10 +68,10 @@ struct direct_calls {
 /// Calls by the eager path, numbered.
 struct eager_calls {
     std::uint64_t count = 0;
-    std::uint64_t last_full = 0;  ///< 1 + the latest of them in which every rank heard from every rank
-    std::uint64_t by_all = 0;     ///< how many all ranks have made: a lower bound, refreshed when it does not suffice
-    std::uint64_t telling = 0;    ///< calls that may tell the distance of the cores (execute/distance.hpp)
-    int near_votes = 0;           ///< rank 0: samples of late that say near, less those that say far
+    std::uint64_t last_full = 0;   ///< 1 + the latest of them in which every rank heard from every rank
+    std::uint64_t by_all = 0;      ///< how many all ranks have made: a lower bound, refreshed when it does not suffice
+    std::uint64_t may_sample = 0;  ///< calls that may tell the distance of the cores (execute/distance.hpp)
+    int near_votes = 0;            ///< rank 0: samples of late that say near, less those that say far
 };
 
 /// Messages to or from one rank.

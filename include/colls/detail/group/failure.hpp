@@ -124,10 +124,6 @@ namespace colls::inline v1::detail {
     self.log.has_refused = why != nullptr;
     self.backend->refused(self);
 }
-/// Before a call.
-inline void withdraw_refusal(rank_context& self) {
-    if (self.log.has_refused) tell_refusal(self, nullptr);
-}
 
 /// From here on this rank may touch the memory of other ranks. Dekker's algorithm with `leave`: either this rank sees
 /// the poison here, or the rank that poisoned the group sees that this rank is active, and waits for it.

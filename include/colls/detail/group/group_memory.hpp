@@ -3,7 +3,7 @@
 // IWYU pragma: private, include <colls/communicator.hpp>
 #pragma once
 
-#include <colls/config.hpp>
+#include <colls/detail/support/list.hpp>
 
 #include <atomic>
 #include <cstddef>
@@ -148,63 +148,58 @@ public:
     group_memory() = default;
     /// Over `bytes(n)` zeroed bytes, aligned to `line`.
     group_memory(std::byte* at, int n) : base_(at), n_(static_cast<std::size_t>(n)) {
-        const std::size_t sizes[parts] = {sizeof(poison_state), n_ * sizeof(rank_state),
-            window * n_ * sizeof(operation_line), eager_slots * n_ * sizeof(eager_line),
-            eager_slots * n_ * eager_capacity, n_ * n_ * sizeof(pair_line), sizeof(decision_state),
-            n_ * proposal_bytes(n_), n_ * sizeof(refusal_state), n_ * told_call::kept * sizeof(told_call),
-            sizeof(distance_state), (n_ * sizeof(std::atomic<std::uint16_t>) + line - 1) / line * line,
-            n_ * sizeof(bell_line)};
-        for (int i = 0; i < parts; ++i) offset_[i + 1] = offset_[i] + sizes[i];
+        const std::size_t counts[parts] = {1, n_, window * n_, eager_slots * n_, eager_slots * n_, n_ * n_, 1, n_, n_,
+            n_ * told_call::kept, 1, n_, n_};
+        for (int i = 0; i < parts; ++i)
+            offset_[i + 1] =
+                (offset_[i] + counts[i] * (i == 7 ? proposal_bytes() : strides[i]) + line - 1) / line * line;
     }
 
     static std::size_t bytes(int n) { return group_memory(nullptr, n).offset_[parts]; }
     std::byte* base() const { return base_; }
     int size() const { return static_cast<int>(n_); }
 
-    poison_state& poison() const { return *at<poison_state>(0, 0); }
-    rank_state& state(int rank) const { return *at<rank_state>(1, static_cast<std::size_t>(rank)); }
+    poison_state& poison() const { return reinterpret_cast<poison_state&>(*at(0, 0, 0)); }
+    rank_state& state(int rank) const { return reinterpret_cast<rank_state&>(*at(1, 0, rank)); }
     operation_line& operation(std::uint64_t slot, int rank) const {
-        return *at<operation_line>(2, slot * n_ + static_cast<std::size_t>(rank));
+        return reinterpret_cast<operation_line&>(*at(2, slot, rank));
     }
-    eager_line& eager(std::uint64_t slot, int rank) const {
-        return *at<eager_line>(3, slot * n_ + static_cast<std::size_t>(rank));
-    }
-    std::byte* eager_data(std::uint64_t slot, int rank) const {
-        return base_ + offset_[4] + (slot * n_ + static_cast<std::size_t>(rank)) * eager_capacity;
-    }
-
+    eager_line& eager(std::uint64_t slot, int rank) const { return reinterpret_cast<eager_line&>(*at(3, slot, rank)); }
+    std::byte* eager_data(std::uint64_t slot, int rank) const { return at(4, slot, rank); }
     pair_line& pair(int from, int to) const {
-        return *at<pair_line>(5, static_cast<std::size_t>(from) * n_ + static_cast<std::size_t>(to));
+        return reinterpret_cast<pair_line&>(*at(5, static_cast<std::uint64_t>(from), to));
     }
-
-    decision_state& decision() const { return *at<decision_state>(6, 0); }
+    decision_state& decision() const { return reinterpret_cast<decision_state&>(*at(6, 0, 0)); }
     proposal_head& proposal(int rank) const {
         return *reinterpret_cast<proposal_head*>(
-            base_ + offset_[7] + static_cast<std::size_t>(rank) * proposal_bytes(n_));
+            base_ + offset_[7] + static_cast<std::size_t>(rank) * proposal_bytes());
     }
-    refusal_state& refusal(int rank) const { return *at<refusal_state>(8, static_cast<std::size_t>(rank)); }
+    refusal_state& refusal(int rank) const { return reinterpret_cast<refusal_state&>(*at(8, 0, rank)); }
     told_call& told(int rank, std::uint64_t number) const {
-        return *at<told_call>(9, static_cast<std::size_t>(rank) * told_call::kept + number % told_call::kept);
+        return reinterpret_cast<told_call&>(*at(9, number % told_call::kept, rank));
     }
-    distance_state& distance() const { return *at<distance_state>(10, 0); }
+    distance_state& distance() const { return reinterpret_cast<distance_state&>(*at(10, 0, 0)); }
     /// The core that a rank was on when it last waited for long, + 1; 0: it has not said. A rank writes it only when it
     /// changes, and reads those of all ranks in a few cache lines, which stay in its cache.
     std::atomic<std::uint16_t>& core(int rank) const {
-        return *at<std::atomic<std::uint16_t>>(11, static_cast<std::size_t>(rank));
+        return reinterpret_cast<std::atomic<std::uint16_t>&>(*at(11, 0, rank));
     }
-    bell_line& bell(int rank) const { return *at<bell_line>(12, static_cast<std::size_t>(rank)); }
+    bell_line& bell(int rank) const { return reinterpret_cast<bell_line&>(*at(12, 0, rank)); }
     unsigned char* members(int rank) const { return reinterpret_cast<unsigned char*>(&proposal(rank) + 1); }
 
 private:
-    static std::size_t proposal_bytes(std::size_t n) { return (sizeof(proposal_head) + n + line - 1) / line * line; }
-    template <class T>
-    T* at(int part, std::size_t index) const {
-#ifdef COLLS_CHECK_INDICES  // as in list.hpp
-        if (offset_[part] + (index + 1) * sizeof(T) > offset_[part + 1]) __builtin_trap();
-#endif
-        return reinterpret_cast<T*>(base_ + offset_[part]) + index;
-    }
     static constexpr int parts = 13;
+    static constexpr std::size_t strides[parts] = {sizeof(poison_state), sizeof(rank_state), sizeof(operation_line),
+        sizeof(eager_line), eager_capacity, sizeof(pair_line), sizeof(decision_state), 0, sizeof(refusal_state),
+        sizeof(told_call), sizeof(distance_state), sizeof(std::atomic<std::uint16_t>), sizeof(bell_line)};
+    std::size_t proposal_bytes() const { return (sizeof(proposal_head) + n_ + line - 1) / line * line; }
+    /// A part has rows, with an element for each rank.
+    std::byte* at(int part, std::uint64_t row, int rank) const {
+        const std::size_t i = row * n_ + static_cast<std::size_t>(rank);
+        if (checks_indices && offset_[part] + (i + 1) * strides[part] > offset_[part + 1]) __builtin_trap();
+        return base_ + offset_[part] + i * strides[part];
+    }
+
     std::byte* base_ = nullptr;
     std::size_t n_ = 0;
     std::size_t offset_[parts + 1] = {};  ///< where each part begins: kept, since a call looks up ten places

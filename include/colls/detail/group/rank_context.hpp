@@ -4,7 +4,6 @@
 
 #include <colls/any_schedule.hpp>
 #include <colls/detail/group/call_log.hpp>
-#include <colls/detail/group/choice_table.hpp>
 #include <colls/detail/group/group_backend.hpp>
 #include <colls/detail/group/group_memory.hpp>
 #include <colls/detail/group/operations.hpp>
@@ -25,6 +24,7 @@
 namespace colls::inline v1::detail {
 
 struct candidates;
+class execution_plan;
 
 /// How many forks led to this process since the library was first used. A forked child is another process, which must
 /// not use the groups of its parent.
@@ -42,6 +42,7 @@ struct shared_access {
     bool copies_between = false;          ///< the kernel can copy between the processes of any two ranks
     bool copies_always = false;           ///< and does so whatever was measured
     bool copies_faster = false;           ///< as measured with the figures of the machine: faster than staging
+    bool starts_near = false;             ///< the ranks were near each other when the machine was measured
     bool streams = false;                 ///< as measured with them: staged data are stored past the caches
 
     bool is_whole() const { return reach == ~std::size_t{0}; }
@@ -50,18 +51,73 @@ struct shared_access {
     std::uintptr_t to_offset(const void* p) const {
         return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(base);
     }
-    template <class T>
-    T* from_offset(std::uintptr_t p) const {
-        return reinterpret_cast<T*>(p + reinterpret_cast<std::uintptr_t>(base));
+    std::byte* from_offset(std::uintptr_t p) const {
+        return reinterpret_cast<std::byte*>(p + reinterpret_cast<std::uintptr_t>(base));
     }
 };
 
 /// What is known of the hosts of a group.
 struct host_layout {
-    int ranks_per_host = 0;  ///< where several hosts have equally many ranks, in order; else 0
-    host_map hosts{};        ///< where there are several hosts, and one of them has several ranks; else not known
+    host_map hosts{};  ///< where there are several hosts, and one of them has several ranks; else not known
     /// Where hosts are known: the schedules of two levels for a collective. Null: the group has none.
-    candidates (*two_levels)(collective what, int ranks_per_host, host_map hosts, int root) = nullptr;
+    candidates (*two_levels)(collective what, host_map hosts, int root) = nullptr;
+};
+
+/// What `automatic` chose for one kind of call. Without a plan: the eager path.
+struct schedule_choice {
+    std::uint64_t key = 0;
+    const execution_plan* plan = nullptr;
+    std::size_t chunk_bytes = std::size_t{64} << 10;  ///< bytes of a unit per chunk
+    /// Instead of `plan` where a rank's buffer is out of the others' reach; null: one of the same schedule.
+    const execution_plan* staged = nullptr;
+    std::string_view name = {}, staged_name = {};  ///< of the schedules, for texts
+    bool takes_sample = false;  ///< taken once in a while instead of the eager path: a sample of the distance follows
+};
+
+/// Choices by their keys: a hash table, since a program may call with thousands of sizes, and each call looks one up.
+class choice_table {
+public:
+    /// The choice with that key for which `is` is true; null: there is none.
+    template <class F>
+    const schedule_choice* find(std::uint64_t key, F is) const {
+        const std::uint32_t* const slots = slots_.data();
+        const schedule_choice* const all = all_.data();
+        for (std::size_t i = key * spread >> 40 & last_slot_; slots != nullptr && slots[i] != 0;
+            i = (i + 1) & last_slot_)
+            if (const schedule_choice& p = all[slots[i] - 1]; p.key == key && is(p)) return &p;
+        return nullptr;
+    }
+    /// `find` looks at the first of several choices with one key before the others.
+    void add(const schedule_choice& p) {
+        all_.push_back(p);
+        if (2 * all_.size() <= slots_.size()) {
+            enter(all_.size());
+            return;
+        }
+        std::size_t size = 64;
+        while (size < 2 * all_.size()) size *= 2;
+        slots_.clear();
+        slots_.resize(size, 0);
+        last_slot_ = size - 1;
+        for (std::size_t number = 1; number <= all_.size(); ++number) enter(number);
+    }
+
+    void clear() { *this = choice_table(); }
+    // All choices, in the order in which they were added.
+    const schedule_choice* begin() const { return all_.begin(); }
+    const schedule_choice* end() const { return all_.end(); }
+
+private:
+    void enter(std::size_t number) {
+        std::size_t i = all_[number - 1].key * spread >> 40 & last_slot_;
+        while (slots_[i] != 0) i = (i + 1) & last_slot_;
+        slots_[i] = static_cast<std::uint32_t>(number);
+    }
+
+    static constexpr std::size_t spread = 0x9e3779b97f4a7c15;  // the product's highest bits depend on all of the key's
+    list<schedule_choice> all_;
+    list<std::uint32_t> slots_;  // numbers of choices, from 1; 0: none. Their count is a power of two
+    std::size_t last_slot_ = 0;
 };
 
 /// The dumps of a group that signals have asked for.
@@ -114,7 +170,9 @@ struct rank_context : std::enable_shared_from_this<rank_context> {
     choice_table choices;  ///< what `automatic` chose
 
     rank_context(int own_rank, int group_size, const group_memory& m, shared_backend b)
-        : rank(own_rank), size(group_size), memory(m), backend(static_cast<shared_backend&&>(b)) {}
+        : rank(own_rank), size(group_size), memory(m), backend(static_cast<shared_backend&&>(b)) {
+        if (backend) access.starts_near = backend->figures().alpha < backend->figures().near_below;
+    }
     rank_context(const rank_context&) = delete;
     rank_context& operator=(const rank_context&) = delete;
     [[gnu::cold]] ~rank_context() {

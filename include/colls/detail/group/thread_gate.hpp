@@ -115,9 +115,14 @@ struct group_cycle {
 /// While it lives, this thread is inside the gate of a cycle, but where it lets others in. The cycle outlives it.
 class gate_lock {
 public:
-    explicit gate_lock(group_cycle& cycle) : gate_lock(&cycle, cycle.gate.enter()) {}
-    /// This thread has entered the gate, as its owner or by turn. Null: a lock further out holds already.
-    gate_lock(group_cycle* cycle, bool as_owner) : cycle_(cycle), outer_(innermost), as_owner_(as_owner) {
+    explicit gate_lock(group_cycle& cycle) : gate_lock(&cycle) {}
+    /// Null: nothing is entered, since a lock further out holds already.
+    explicit gate_lock(group_cycle* cycle)
+        : cycle_(cycle), outer_(innermost), as_owner_(cycle != nullptr && cycle->gate.enter()) {
+        innermost = this;
+    }
+    /// By a thread that has entered the gate, as its owner or by turn.
+    gate_lock(group_cycle& cycle, bool as_owner) : cycle_(&cycle), outer_(innermost), as_owner_(as_owner) {
         innermost = this;
     }
     gate_lock(const gate_lock&) = delete;

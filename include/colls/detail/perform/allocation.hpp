@@ -3,7 +3,7 @@
 #pragma once
 
 #include <colls/detail/execute/operation_state.hpp>
-#include <colls/detail/group/progress_lock.hpp>
+#include <colls/detail/group/in_call.hpp>
 #include <colls/detail/group/rank_context.hpp>
 #include <colls/detail/perform/interface.hpp>
 

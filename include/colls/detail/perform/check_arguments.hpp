@@ -4,7 +4,7 @@
 
 #include <colls/detail/group/rank_context.hpp>
 #include <colls/detail/request/request.hpp>
-#include <colls/detail/support/capped.hpp>
+#include <colls/detail/support/sizes.hpp>
 
 namespace colls::inline v1::detail {
 

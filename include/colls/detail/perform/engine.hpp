@@ -43,7 +43,6 @@ COLLS_INLINE const engine& own_engine() {
         .dump = dump,
         .abort_group = abort_group,
         .set_timeout = set_timeout,
-        .ranks_per_host = ranks_per_host,
         .hosts_of = hosts_of,
         .allocate = allocate,
         .take_kept = take_kept,

@@ -41,7 +41,6 @@ inline void leave_group(rank_context& self) {
     const progress_lock mine(self, progress_lock::quiet{});
     share = std::move(self.held);
 }
-inline int ranks_per_host(const rank_context& self) { return self.layout.ranks_per_host; }
 inline host_map hosts_of(const rank_context& self) { return self.layout.hosts; }
 inline void dump(rank_context& self) {
     const progress_lock mine(self, progress_lock::any_thread{});

@@ -86,8 +86,6 @@ struct engine {
     void (*abort_group)(rank_context&, std::string_view why);
     /// `off`: there is no deadline.
     void (*set_timeout)(rank_context&, double seconds, bool off);
-    /// Ranks on each host, where there are several hosts with equally many consecutive ranks each; else 0.
-    int (*ranks_per_host)(const rank_context&);
     /// Which ranks share a host, where there are several hosts and one of them has several ranks; else not known.
     host_map (*hosts_of)(const rank_context&);
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/perform/allocation.hpp>
 #include <colls/detail/perform/interface.hpp>
 #include <colls/detail/reduce/fold.hpp>
 #include <colls/detail/request/request.hpp>

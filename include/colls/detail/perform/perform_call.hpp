@@ -5,7 +5,7 @@
 #include <colls/detail/choose/choose.hpp>
 #include <colls/detail/execute/eager.hpp>
 #include <colls/detail/execute/trace.hpp>
-#include <colls/detail/group/progress_lock.hpp>
+#include <colls/detail/group/in_call.hpp>
 #include <colls/detail/perform/check_arguments.hpp>
 #include <colls/detail/perform/interface.hpp>
 #include <colls/detail/perform/own_contribution.hpp>
@@ -45,15 +45,13 @@ inline schedule_choice resolve_schedule(rank_context& self, const request& q, bo
 /// another? On all ranks alike.
 inline bool depends_on_distance(const rank_context& self, const request& q) {
     const call& c = q.c;
-    if (c.count * c.element < distance::eager_bytes_for_sample) return false;
-    if (self.by_messages || self.crowded || self.size == 1 || self.env.schedule || q.how.given || q.how.instead)
-        return false;
+    if (self.by_messages || self.crowded || self.size == 1 || self.env.schedule) return false;
     if (is_unsized(c) || c.in_offsets) return false;
     const std::size_t posted = eager_bytes(c, self.size);
     return posted >= distance::eager_bytes_for_sample && posted <= eager_capacity;
 }
 /// The schedule of such a call that tells the distance. Its bits are those of the eager path.
-[[gnu::cold]] [[gnu::noinline]] inline schedule_choice resolve_telling(rank_context& self, const request& q) {
+[[gnu::cold]] [[gnu::noinline]] inline schedule_choice resolve_for_sample(rank_context& self, const request& q) {
     const schedule_choice p = resolve_schedule(self, q, true);
     return p.plan ? p : resolve(self, q.c, q.how, false, true);
 }
@@ -73,13 +71,14 @@ inline schedule_choice check(rank_context& self, request& q, bool eager, bool pe
             q.c.reproducible = true;
             q.c.signature = hash_mix(q.c.signature, hash_text("reproducible"));
         }
-        if (performed && depends_on_distance(self, q)) {
+        if (performed && !q.how.given && q.c.count * q.c.element >= distance::eager_bytes_for_sample &&
+            depends_on_distance(self, q)) {
             counted = true;
-            if (++self.eager.telling % distance::eager_calls_for_sample == 0) return resolve_telling(self, q);
+            if (++self.eager.may_sample % distance::eager_calls_for_sample == 0) return resolve_for_sample(self, q);
         }
         return resolve_schedule(self, q, eager);
     } catch (const error& x) {
-        if (counted) --self.eager.telling;  // the other ranks count a call that is made
+        if (counted) --self.eager.may_sample;  // the other ranks count a call that is made
         tell_refusal(self, x.what());
         throw;
     }
@@ -98,19 +97,20 @@ inline const composite_call* set_composite(rank_context& self, const composite_c
 inline void perform(rank_context& self, request& q) {
     const progress_lock mine(self);
     const schedule_choice p = q.of ? q.of->blocking : check(self, q, true, true);
-    if (!q.of) change_own_contribution(self, q);
+    if (!q.of && q.c.op && q.c.op->leaf) change_own_contribution(self, q);
     const call& c = q.c;
-    withdraw_refusal(self);
+    if (self.log.has_refused) tell_refusal(self, nullptr);
     if (c.packed) c.packed->pack();
-    const double from = traces(self) ? begin_trace(self) : 0;
+    const double from = self.env.traces ? begin_trace(self) : 0;
     const std::uint64_t number = self.log.count;
     try {
         if (p.plan == nullptr) {
             eager_executor(self, c).run();
         } else {
-            const taken_collective o(self, c, p, q.of);
-            o->begin();
-            run_until_done(self, *o);
+            const taken_collective taken(self, c, p, q.of);
+            executor& o = *taken;
+            o.begin();
+            run_until_done(self, o);
         }
     } catch (...) {
         call_ended_by_error(self, name_of(c.what));

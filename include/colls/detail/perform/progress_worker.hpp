@@ -14,7 +14,7 @@ namespace colls::inline v1::detail {
 inline bool progress_locked(rank_context& self) {
     group_cycle& cycle = *self.operations.cycle;
     if (!cycle.gate.try_enter()) return false;
-    const gate_lock inside(&cycle, false);
+    const gate_lock inside(cycle, false);
     if (cycle.in_flight == 0) return false;
     if (!self.in_call) try {
             advance_all(self);
@@ -29,9 +29,9 @@ inline bool progress_locked(rank_context& self) {
 
 struct progress_worker final : held_by_program {
     explicit progress_worker(rank_context& own) : group(own.shared_from_this()), self(own) {
-        if (self.is_foreign() || is_within_call(self)) refuse_progress(self);
+        if (self.is_foreign() || gate_lock::is_within(*self.operations.cycle)) refuse_progress(self);
         group_cycle& cycle = *self.operations.cycle;
-        const gate_lock inside(&cycle, cycle.gate.enter_by_turn());
+        const gate_lock inside(cycle, cycle.gate.enter_by_turn());
         if (cycle.gate.is_shared())
             throw error(errc::invalid_argument,
                 (error_text() << "colls: rank " << self.rank

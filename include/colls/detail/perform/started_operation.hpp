@@ -14,7 +14,7 @@ inline void make_room_in_flight(rank_context& self) {
 }
 /// Gives the operation to its caller. It holds the rank context until `release_operation`.
 inline operation_state* hand_to_caller(rank_context& self, operation_state& o) {
-    o.asked = backoff(self);
+    o.between_tests = backoff(self);
     o.group = self.shared_from_this();
     if (o.of == nullptr) make_room_in_flight(self);
     self.operations.start(o);
@@ -31,9 +31,9 @@ inline std::shared_ptr<const void> copy_operator(request& q) {
 /// Starts a call, which `kept` outlives, or else its owner. `of` is the persistent call, or null.
 inline operation_state* begin_call(
     rank_context& self, const call& c, const schedule_choice& p, kept_arguments&& kept, prepared* of) {
-    withdraw_refusal(self);
+    if (self.log.has_refused) tell_refusal(self, nullptr);
     if (c.packed) c.packed->pack();
-    const double from = traces(self) ? begin_trace(self) : 0;
+    const double from = self.env.traces ? begin_trace(self) : 0;
     taken_collective taken(self, c, p, of);
     taken->arguments.non_blocking = true;
     taken->kept = std::move(kept);  // the data of the tables stays where it is
@@ -101,7 +101,7 @@ inline void test_operation(rank_context& self, operation_state*& o) {
     run_on(self, o, [&] {
         guarded(self, o->site.what, [&] {
             progress(self);
-            if (!o->done) o->asked.asked(o->site);
+            if (!o->done) o->between_tests.check_without_waiting(o->site);
         });
     });
 }

@@ -4,6 +4,7 @@
 // Compiled for the baseline and for AVX2, as the reduce loops are: both give the same bits.
 #pragma once
 
+#include <colls/detail/support/for_processor.hpp>
 #include <colls/operators.hpp>
 
 #include <cstddef>
@@ -105,41 +106,16 @@ template <class E>
     std::memcpy(x + whole, held.values, rest * sizeof(float));
 }
 
-template <class E>
-void compress_baseline(const float* x, float* residual, std::size_t count, E* to) {
-    compress_either(x, residual, count, to);
-}
-template <class E>
-void decompress_baseline(const E* from, std::size_t count, float* x) {
-    decompress_loop(from, count, x);
-}
-#if defined(__x86_64__) && defined(__GNUC__)
-template <class E>
-[[gnu::target("avx2")]] void compress_avx2(const float* x, float* residual, std::size_t count, E* to) {
-    compress_either(x, residual, count, to);
-}
-template <class E>
-[[gnu::target("avx2")]] void decompress_avx2(const E* from, std::size_t count, float* x) {
-    decompress_loop(from, count, x);
-}
-#endif
-
 /// Writes the `count` floats of x, each with the residual of its place added, to as many elements as hold them; a
 /// last one that is not full is filled up with zeros. residual may be null: then none is added or kept.
 template <holds_floats E>
 void compress_array(const float* x, float* residual, std::size_t count, E* to) {
-#if defined(__x86_64__) && defined(__GNUC__)
-    if (__builtin_cpu_supports("avx2")) return compress_avx2(x, residual, count, to);
-#endif
-    compress_baseline(x, residual, count, to);
+    for_processor<&compress_either<E>>::run(x, residual, count, to);
 }
 /// The reverse: reads `count` floats.
 template <holds_floats E>
 void decompress_array(const E* from, std::size_t count, float* x) {
-#if defined(__x86_64__) && defined(__GNUC__)
-    if (__builtin_cpu_supports("avx2")) return decompress_avx2(from, count, x);
-#endif
-    decompress_baseline(from, count, x);
+    for_processor<&decompress_loop<E>>::run(from, count, x);
 }
 
 }  // namespace colls::inline v1::detail

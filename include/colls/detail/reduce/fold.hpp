@@ -13,6 +13,7 @@
 #include <colls/detail/reduce/fold_loops.hpp>
 #include <colls/detail/reduce/half_rows.hpp>
 #include <colls/detail/support/element.hpp>
+#include <colls/detail/support/for_processor.hpp>
 #include <colls/operators.hpp>
 
 #include <concepts>
@@ -249,9 +250,9 @@ bool fold_twice_entry(void* dst, void* also, past_caches past, const operand* x,
             return fold_lines_neon<known, T, Op>(dst, also, x, count, op), true;
 #endif
         };
-        if (by(std::integral_constant<past_caches, past_caches::second>{}) ||
-            by(std::integral_constant<past_caches, past_caches::both>{}) ||
-            by(std::integral_constant<past_caches, past_caches::alone>{}))
+        if (!plain && (by(std::integral_constant<past_caches, past_caches::second>{}) ||
+                          by(std::integral_constant<past_caches, past_caches::both>{}) ||
+                          by(std::integral_constant<past_caches, past_caches::alone>{})))
             return true;
     }
     if (!plain) return false;
@@ -307,20 +308,14 @@ template <class T, class Op>
         for_each_parallel<lanes>(whole, [=](std::size_t i) { x[i] = static_cast<T>(op.finish(x[i], n)); });
     for (std::size_t i = lanes > 1 ? whole : 0; i < count; ++i) x[i] = static_cast<T>(op.finish(x[i], n));
 }
-#if defined(__x86_64__) && defined(__GNUC__)
-template <class T, class Op>
-[[gnu::target("avx2")]] void finish_avx2(T* x, std::size_t count, int n, const Op& op) {
-    finish_loop<T, Op>(x, count, n, op);
-}
-#endif
 template <class T, class Op>
 void finish_entry(void* data, std::size_t count, int n, const void* op) {
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__AVX2__)
+    using loop = for_processor<&finish_loop<T, Op>>;
+    const Op& by = *static_cast<const Op*>(op);
     if constexpr (std::is_floating_point_v<T> && is_pure<Op>())
-        if (__builtin_cpu_supports("avx2"))
-            return finish_avx2<T, Op>(static_cast<T*>(data), count, n, *static_cast<const Op*>(op));
-#endif
-    finish_loop<T, Op>(static_cast<T*>(data), count, n, *static_cast<const Op*>(op));
+        loop::run(static_cast<T*>(data), count, n, by);
+    else
+        loop::baseline(static_cast<T*>(data), count, n, by);
 }
 
 template <class T, class Op>

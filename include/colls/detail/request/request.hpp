@@ -1,12 +1,119 @@
-// The arguments of a collective as its caller gave them, types erased and not yet checked.
+// A call without its types: a collective or a message as executors are handed it, where its schedule comes from, and
+// the arguments as the caller gave them, not yet checked.
 // IWYU pragma: private, include <colls/collectives.hpp>
 #pragma once
 
-#include <colls/detail/request/call.hpp>
-#include <colls/detail/request/candidates.hpp>
+#include <colls/any_schedule.hpp>
+#include <colls/blocks.hpp>
+#include <colls/detail/support/hash.hpp>
 #include <colls/detail/support/list.hpp>
 
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
 namespace colls::inline v1::detail {
+
+/// Packed copies of a call's buffers, which the call moves in place of them. Neither function throws.
+class packed_arguments {
+public:
+    virtual void pack() = 0;
+    virtual void unpack() = 0;
+
+protected:
+    packed_arguments() = default;
+    packed_arguments(const packed_arguments&) = delete;
+    virtual ~packed_arguments() = default;
+
+private:
+    friend class shared_packing;
+    int holders_ = 0;
+};
+
+/// Shares packed arguments, or holds none: the call, the operation that runs it and the plan that keeps it need them.
+/// (No std::shared_ptr: every unit that makes a call would include <memory>.)
+class shared_packing {
+public:
+    shared_packing() = default;
+    explicit shared_packing(packed_arguments* b) : b_(b) {
+        if (b_) ++b_->holders_;
+    }
+    shared_packing(const shared_packing& other) : b_(other.b_) {
+        if (b_) ++b_->holders_;
+    }
+    shared_packing& operator=(shared_packing other) {
+        std::swap(b_, other.b_);
+        return *this;
+    }
+    ~shared_packing() {
+        if (b_ && --b_->holders_ == 0) delete b_;
+    }
+
+    explicit operator bool() const { return b_ != nullptr; }
+    packed_arguments* operator->() const { return b_; }
+
+private:
+    packed_arguments* b_ = nullptr;
+};
+
+struct op_table;
+
+enum class operation_kind : unsigned char { collective, send, recv };
+
+/// Counts and offsets are in elements.
+struct call {
+    collective what{};
+    const std::byte* in = nullptr;
+    std::byte* out = nullptr;
+    std::size_t count = 0;      ///< of the whole layout: the blocks of all ranks
+    std::size_t own_count = 0;  ///< of this rank's own block, where the collective has one
+    std::size_t element = 1;    ///< bytes of an element
+    const op_table* op = nullptr;
+    const void* op_value = nullptr;
+    int root = 0;
+    const std::size_t* in_offsets = nullptr;  ///< blocks + 1 entries; null: balanced blocks
+    const std::size_t* out_offsets = nullptr;
+    bool ragged = false;           ///< each rank knows its own counts only
+    bool count_from_root = false;  ///< this rank does not know `count`: the root tells it
+    bool non_blocking = false;
+    bool reproducible = false;    ///< chosen among schedules of a single fold, as the call or the environment asks
+    std::uint64_t signature = 0;  ///< hash of the element type and the operator
+    const std::string_view *type = nullptr, *op_type = nullptr;  ///< their names
+    shared_packing packed{};  ///< buffers that `in` and `out` are packed copies of, or none
+};
+
+/// A schedule that `automatic` may choose.
+struct candidate {
+    std::string_view name;
+    any_schedule schedule;
+    bool single_fold = false;  ///< at every group size (fold_properties.hpp)
+    int period = 0;            ///< rank r + period does the same as rank r, moved on by as much; 0: not known
+};
+struct candidates {
+    const candidate* first = nullptr;
+    int count = 0;
+};
+
+/// The schedules of the known families for one collective, made at the first call.
+template <collective C>
+[[gnu::cold]] candidates candidates_for();
+
+/// That function, of a collective that is known at run time. A template, so that programs that do not call it do not
+/// compile the candidates of all collectives.
+template <int count = collective_count>
+auto list_of_candidates(collective what) -> candidates (*)() {
+    return [what]<int... C>(std::integer_sequence<int, C...>) {
+        static constexpr candidates (*all[])() = {&candidates_for<static_cast<collective>(C)>...};
+        return all[static_cast<int>(what)];
+    }(std::make_integer_sequence<int, count>{});
+}
+
+struct chooser {
+    const any_schedule* given = nullptr;    ///< null: one of the candidates
+    const any_schedule* instead = nullptr;  ///< runs in place of `given`, once that has been checked
+    bool reproducible = false;              ///< the call has the constraint colls::reproducible
+};
 
 struct prepared;
 

@@ -9,6 +9,7 @@ namespace colls::inline v1::detail {
 struct host_table {
     int ranks = 0, hosts = 0;
     int largest = 0;                ///< ranks of the largest host
+    int each = 0;                   ///< ranks of each of several hosts, if equally many and consecutive; else 0
     const int* host_of = nullptr;   ///< by rank
     const int* place_of = nullptr;  ///< by rank: its number among the ranks of its host
     const int* first = nullptr;     ///< by host, and one more: where its ranks begin in `members`
@@ -36,6 +37,9 @@ constexpr host_table fill_host_table(
             if (host_of[r] == h) members[at++] = r;
     }
     first[t.hosts] = at;
+    bool even = t.hosts > 1;
+    for (int r = 0; r < ranks; ++r) even = even && host_of[r] == r / t.largest;
+    if (even && t.hosts * t.largest == ranks) t.each = t.largest;
     return t;
 }
 
@@ -45,17 +49,17 @@ struct fixed_host_table {
     static constexpr unsigned ranks = sizeof...(Host);
     struct arrays {
         int host_of[ranks], place_of[ranks], first[ranks + 1], members[ranks];
-        int hosts, largest;
+        int hosts, largest, each;
     };
     static constexpr arrays filled = [] {
         const int called[] = {Host...};
         arrays a{};
         const host_table t = fill_host_table(called, ranks, a.host_of, a.place_of, a.first, a.members);
-        a.hosts = t.hosts, a.largest = t.largest;
+        a.hosts = t.hosts, a.largest = t.largest, a.each = t.each;
         return a;
     }();
-    static constexpr host_table table{
-        ranks, filled.hosts, filled.largest, filled.host_of, filled.place_of, filled.first, filled.members};
+    static constexpr host_table table{ranks, filled.hosts, filled.largest, filled.each, filled.host_of, filled.place_of,
+        filled.first, filled.members};
 };
 
 }  // namespace colls::inline v1::detail

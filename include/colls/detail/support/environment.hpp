@@ -43,6 +43,7 @@ struct environment {
     static constexpr double most_linger = 300;
     const char* schedule = nullptr;
     const char* trace = nullptr;
+    bool traces = false;  ///< calls are printed, or recorded
     bool reproducible = false;
     enum class single_copies : unsigned char { never, always, measured };
     single_copies single_copy = single_copies::measured;
@@ -67,6 +68,7 @@ struct environment {
         }
         e.schedule = variable("COLLS_SCHEDULE");
         e.trace = variable("COLLS_TRACE");
+        e.traces = e.trace != nullptr || e.debug == debug_level::trace;
         e.reproducible = which_of("COLLS_REPRODUCIBLE", off_or_on, 0) == 1;
         e.single_copy = static_cast<single_copies>(which_of("COLLS_SINGLE_COPY", never_always_measured, 2));
         const int transport = which_of("COLLS_TRANSPORT", transports, 0);

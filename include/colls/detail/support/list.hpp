@@ -11,6 +11,13 @@
 
 namespace colls::inline v1::detail {
 
+// For the library's tests under sanitizers and by mutants: an index past the end ends the program.
+#ifdef COLLS_CHECK_INDICES
+inline constexpr bool checks_indices = true;
+#else
+inline constexpr bool checks_indices = false;
+#endif
+
 /// Returns memory for `size` elements or more, which replaces p. Throws std::bad_alloc. Not a template: compiled once.
 [[gnu::noinline]] inline void* grown(void* p, std::size_t& capacity, std::size_t size, std::size_t element) {
     std::size_t next = capacity < 8 ? 8 : capacity;
@@ -52,11 +59,13 @@ public:
     // Takes any integer as an index: ranks and slots are int.
     template <class I>
     T& operator[](I i) {
-        return p_[checked(static_cast<std::size_t>(i))];
+        if (checks_indices && static_cast<std::size_t>(i) >= size_) __builtin_trap();
+        return p_[i];
     }
     template <class I>
     const T& operator[](I i) const {
-        return p_[checked(static_cast<std::size_t>(i))];
+        if (checks_indices && static_cast<std::size_t>(i) >= size_) __builtin_trap();
+        return p_[i];
     }
     T& back() { return p_[size_ - 1]; }
 
@@ -72,7 +81,7 @@ public:
     }
     /// Sets the number of elements; new ones are `fill`.
     void resize(std::size_t size, T fill = T{}) {
-        reserve(size);
+        if (size > capacity_) reserve(size);
         while (size_ < size) p_[size_++] = fill;
         size_ = size;
     }
@@ -82,14 +91,6 @@ public:
     void drop(std::size_t i) { p_[i] = p_[--size_]; }
 
 private:
-    // COLLS_CHECK_INDICES is for the library's tests under sanitizers and by mutants: an index past the end ends the
-    // program.
-    std::size_t checked(std::size_t i) const {
-#ifdef COLLS_CHECK_INDICES
-        if (i >= size_) __builtin_trap();
-#endif
-        return i;
-    }
     void forget() {
         p_ = nullptr;
         size_ = capacity_ = 0;

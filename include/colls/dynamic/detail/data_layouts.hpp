@@ -4,8 +4,8 @@
 // Included with it; or compiled once, in src/dynamic.cpp, for units that define COLLS_SEPARATE.
 #pragma once
 
-#include <colls/detail/support/capped.hpp>
 #include <colls/detail/support/error_text.hpp>
+#include <colls/detail/support/sizes.hpp>
 #include <colls/dynamic/data_layout.hpp>
 #include <colls/error.hpp>
 

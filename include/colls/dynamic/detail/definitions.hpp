@@ -4,22 +4,69 @@
 // Included with them; or compiled once, in src/dynamic.cpp, for units that define COLLS_SEPARATE.
 #pragma once
 
+#include <colls/detail/call/make_request.hpp>
 #include <colls/detail/call/modes.hpp>
+#include <colls/detail/request/request.hpp>
 #include <colls/dynamic.hpp>
 #include <colls/dynamic/detail/buffer_packer.hpp>
 #include <colls/dynamic/detail/data_layouts.hpp>
 #include <colls/dynamic/detail/exact_calls.hpp>
 #include <colls/dynamic/detail/function_fold.hpp>
-#include <colls/dynamic/detail/named_schedules.hpp>
-#include <colls/dynamic/detail/names.hpp>
 #include <colls/dynamic/detail/op_tables.hpp>
 
+#include <mutex>
+#include <string>
+#include <string_view>
 #include <type_traits>
 
 namespace colls::inline v1 {
 namespace detail {
 
-/// From a call whose types are known at run time to a request: what make_request.hpp and submit.hpp do for typed calls.
+/// The one copy of a name, which lives as long as the process: ranks' records of their calls refer to it.
+inline const hashed_name* kept_name(std::string_view text) {
+    struct kept {
+        std::string text;
+        std::string_view view;
+        hashed_name name;
+        kept* next;
+    };
+    static std::mutex mutex;
+    static kept* first = nullptr;  // never destroyed: threads may outlive main
+    const std::lock_guard lock(mutex);
+    for (kept* k = first; k != nullptr; k = k->next)
+        if (k->view == text) return &k->name;
+    kept* const k = new kept{std::string(text), {}, {}, first};
+    k->view = k->text;
+    k->name = {&k->view, hash_text(text)};
+    first = k;
+    return &k->name;
+}
+/// The schedule of a family for a collective; null: there is none.
+inline const candidate* named_candidate(collective what, std::string_view name) {
+    const candidates all = list_of_candidates(what)();
+    for (int i = 0; i < all.count; ++i)
+        if (all.first[i].name == name) return &all.first[i];
+    return nullptr;
+}
+/// The schedule of a candidate, which is proven before it runs: the proof finds in which order it folds.
+inline const any_schedule* proven_schedule(const candidate& of) {
+    struct kept {
+        const candidate* of;
+        schedule_table table;
+        any_schedule schedule;
+        kept* next;
+    };
+    static std::mutex mutex;
+    static kept* first = nullptr;  // never destroyed: threads may outlive main
+    const std::lock_guard lock(mutex);
+    for (kept* k = first; k != nullptr; k = k->next)
+        if (k->of == &of) return &k->schedule;
+    first = new kept{&of, {}, of.schedule, first};
+    first->schedule = of.schedule.to_be_proven(first->table);
+    return &first->schedule;
+}
+
+/// From a call whose types are known at run time to a request: what make_request.hpp and calls.hpp do for typed calls.
 class dynamic_request {
 public:
     dynamic_request(communicator& comm, collective what, const dynamic::options& how) : packer_(comm, what), how_(how) {

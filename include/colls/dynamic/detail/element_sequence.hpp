@@ -2,9 +2,9 @@
 // IWYU pragma: private, include <colls/dynamic.hpp>
 #pragma once
 
-#include <colls/detail/support/capped.hpp>
 #include <colls/detail/support/copy_rows.hpp>
 #include <colls/detail/support/list.hpp>
+#include <colls/detail/support/sizes.hpp>
 #include <colls/dynamic/data_layout.hpp>
 
 #include <cstddef>

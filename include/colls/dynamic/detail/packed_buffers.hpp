@@ -3,7 +3,7 @@
 #pragma once
 
 #include <colls/detail/perform/interface.hpp>
-#include <colls/detail/request/packed_arguments.hpp>
+#include <colls/detail/request/request.hpp>
 #include <colls/dynamic/detail/element_sequence.hpp>
 
 #include <optional>

@@ -8,6 +8,7 @@
 // exactly, in double, a compiler may regroup them; elsewhere fences keep it from that.
 #pragma once
 
+#include <colls/detail/support/for_processor.hpp>
 #include <colls/exact/detail/block_sums.hpp>
 #include <colls/exact/detail/lanes.hpp>
 
@@ -258,20 +259,11 @@ template <class T>
     sum_one_by_one(all, at, count - at, to);
 }
 
-#if defined(__x86_64__) && defined(__GNUC__)
-template <class T>
-[[gnu::target("avx2")]] void sum_addends_avx2(const addends_of<T>& all, std::size_t count, T* to) {
-    sums_loop(all, count, to);
-}
-#endif
 /// The sums of `count` elements. `to` may be the first rank's addends.
 template <class T>
 void sum_addends(const addends_of<T>& all, std::size_t count, T* to) {
     const nearest_rounding mode;
-#if defined(__x86_64__) && defined(__GNUC__)
-    if (__builtin_cpu_supports("avx2")) return sum_addends_avx2(all, count, to);
-#endif
-    sums_loop(all, count, to);
+    for_processor<&sums_loop<T>>::run(all, count, to);
 }
 
 }  // namespace colls::inline v1::detail

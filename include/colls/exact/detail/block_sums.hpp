@@ -11,6 +11,7 @@
 // integers.
 #pragma once
 
+#include <colls/detail/support/for_processor.hpp>
 #include <colls/exact/detail/floating_point.hpp>
 #include <colls/exact/detail/number_format.hpp>
 
@@ -236,38 +237,13 @@ struct block_loops {
     }
 };
 
-#if defined(__x86_64__) && defined(__GNUC__)
-template <class X>
-[[gnu::target("avx2")]] void sum_block_avx2(const X* x, std::size_t count, block_result& made) {
-    block_loops<X>::sum(x, count, made);
-}
-template <class X>
-[[gnu::target("avx2")]] std::int64_t cut_block_avx2(double* x, std::size_t count, int top, scaled_integer& made) {
-    return block_loops<X>::cut_once(x, count, top, made);
-}
-#endif
-template <class X>
-void sum_block(const X* x, std::size_t count, block_result& made) {
-#if defined(__x86_64__) && defined(__GNUC__)
-    if (__builtin_cpu_supports("avx2")) return sum_block_avx2(x, count, made);
-#endif
-    block_loops<X>::sum(x, count, made);
-}
-template <class X>
-std::int64_t cut_block(double* x, std::size_t count, int top, scaled_integer& made) {
-#if defined(__x86_64__) && defined(__GNUC__)
-    if (__builtin_cpu_supports("avx2")) return cut_block_avx2<X>(x, count, top, made);
-#endif
-    return block_loops<X>::cut_once(x, count, top, made);
-}
-
 /// Adds a block of float or double, of `count` numbers, a multiple of 16. add_number(&x) and add_integer(units,
 /// exponent) add to the sum.
 template <class X, class AddNumber, class AddInteger>
 void add_block(const X* x, std::size_t count, AddNumber add_number, AddInteger add_integer) {
     using loops = block_loops<X>;
     block_result made;
-    sum_block(x, count, made);
+    for_processor<&loops::sum>::run(x, count, made);
     for (int k = 0; k < made.count; ++k) add_integer(made.sums[k].units, made.sums[k].exponent);
     if (made.is_summed) return;
     if (!made.is_spread) {
@@ -277,7 +253,7 @@ void add_block(const X* x, std::size_t count, AddNumber add_number, AddInteger a
     alignas(64) double left[loops::length];
     for (std::size_t i = 0; i < count; ++i) left[i] = x[i];
     for (int top = made.top; top >= loops::least;) {
-        const std::int64_t most = cut_block<X>(left, count, top, made.sums[0]);
+        const std::int64_t most = for_processor<&loops::cut_once>::run(left, count, top, made.sums[0]);
         add_integer(made.sums[0].units, made.sums[0].exponent);
         if (most == 0) return;
         top = block_loops<double>::exponent_of(most);

@@ -13,6 +13,7 @@
 // caller runs while it rounds to nearest.
 #pragma once
 
+#include <colls/detail/support/for_processor.hpp>
 #include <colls/exact/detail/floating_point.hpp>
 #include <colls/exact/detail/number_format.hpp>
 #include <colls/operators.hpp>
@@ -293,49 +294,23 @@ template <class T>
     }
 }
 
-#if defined(__x86_64__) && defined(__GNUC__)
-template <class T>
-[[gnu::target("avx2")]] void find_levels_avx2(const T* x, std::size_t count, level_of<T>* levels) {
-    levels_loop(x, count, levels);
-}
-template <class T>
-[[gnu::target("avx2")]] void fill_lanes_avx2(
-    const T* x, std::size_t count, const level_of<T>* levels, std::int64_t* first, std::int64_t* second) {
-    to_lanes_loop(x, count, levels, first, second);
-}
-template <class T>
-[[gnu::target("avx2")]] void round_lanes_avx2(const level_of<T>* levels, const std::int64_t* first,
-    const std::int64_t* second, std::size_t count, int ranks, T* x) {
-    from_lanes_loop(levels, first, second, count, ranks, x);
-}
-#endif
-
 /// The level of each number.
 template <class T>
 void find_levels(const T* x, std::size_t count, level_of<T>* levels) {
-#if defined(__x86_64__) && defined(__GNUC__)
-    if (__builtin_cpu_supports("avx2")) return find_levels_avx2(x, count, levels);
-#endif
-    levels_loop(x, count, levels);
+    for_processor<&levels_loop<T>>::run(x, count, levels);
 }
 /// The integers of each number. `second`: null for types of one.
 template <class T>
 void fill_lanes(const T* x, std::size_t count, const level_of<T>* levels, std::int64_t* first, std::int64_t* second) {
     const nearest_rounding mode;
-#if defined(__x86_64__) && defined(__GNUC__)
-    if (__builtin_cpu_supports("avx2")) return fill_lanes_avx2(x, count, levels, first, second);
-#endif
-    to_lanes_loop(x, count, levels, first, second);
+    for_processor<&to_lanes_loop<T>>::run(x, count, levels, first, second);
 }
 /// The numbers that sums of integers over `ranks` ranks stand for.
 template <class T>
 void round_lanes(const level_of<T>* levels, const std::int64_t* first, const std::int64_t* second, std::size_t count,
     int ranks, T* x) {
     const nearest_rounding mode;
-#if defined(__x86_64__) && defined(__GNUC__)
-    if (__builtin_cpu_supports("avx2")) return round_lanes_avx2(levels, first, second, count, ranks, x);
-#endif
-    from_lanes_loop(levels, first, second, count, ranks, x);
+    for_processor<&from_lanes_loop<T>>::run(levels, first, second, count, ranks, x);
 }
 
 }  // namespace colls::inline v1::detail

@@ -2,7 +2,7 @@
 // IWYU pragma: private, include <colls/interop/strided_buffer.hpp>
 #pragma once
 
-#include <colls/detail/support/capped.hpp>
+#include <colls/detail/support/sizes.hpp>
 #include <colls/dynamic.hpp>
 #include <colls/error.hpp>
 #include <colls/operators.hpp>

@@ -2,11 +2,11 @@
 // IWYU pragma: private, include <colls/transports/mpi.hpp>
 #pragma once
 
-#include <colls/detail/group/progress_lock.hpp>
-#include <colls/detail/run/one_host.hpp>
+#include <colls/detail/group/in_call.hpp>
 #include <colls/detail/support/cores.hpp>
 #include <colls/mpi/detail/beside.hpp>
 #include <colls/mpi/detail/mpi_group.hpp>
+#include <colls/net/detail/forming/one_host.hpp>
 #include <colls/transports/mpi.hpp>
 
 namespace colls::inline v1::mpi {

@@ -2,7 +2,7 @@
 // IWYU pragma: private, include <colls/transports/verbs.hpp>
 #pragma once
 
-#include <colls/detail/transport/hosts/hosts_group.hpp>
+#include <colls/net/detail/node/hosts_group.hpp>
 #include <colls/verbs/detail/device.hpp>
 #include <colls/verbs/detail/verbs_transport.hpp>
 

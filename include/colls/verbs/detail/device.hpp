@@ -7,9 +7,9 @@
 //   COLLS_VERBS_GID     index in the port's table of addresses
 #pragma once
 
-#include <colls/bootstrap/detail/launch.hpp>
 #include <colls/detail/group/backoff.hpp>
-#include <colls/detail/support/socket.hpp>
+#include <colls/net/detail/connection/socket.hpp>
+#include <colls/net/detail/forming/launch.hpp>
 #include <colls/verbs/detail/interface.hpp>
 
 #include <infiniband/verbs.h>

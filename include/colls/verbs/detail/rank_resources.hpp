@@ -2,7 +2,7 @@
 // IWYU pragma: private, include <colls/transports/verbs.hpp>
 #pragma once
 
-#include <colls/detail/transport/piece_queue.hpp>
+#include <colls/net/detail/connection/piece_queue.hpp>
 #include <colls/verbs/detail/memory_registry.hpp>
 #include <colls/verbs/detail/protocol.hpp>
 

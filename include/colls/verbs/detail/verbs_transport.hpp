@@ -10,7 +10,7 @@
 #pragma once
 
 #include <colls/detail/group/backoff.hpp>
-#include <colls/detail/transport/piece_queue.hpp>
+#include <colls/net/detail/connection/piece_queue.hpp>
 #include <colls/verbs/detail/memory_registry.hpp>
 #include <colls/verbs/detail/peer.hpp>
 

@@ -28,6 +28,7 @@ class Colls(CMakePackage):
         depends_on("cli11@2:", type="build")
         depends_on("fmt@9:")
         depends_on("nlohmann-json", type="build")
+        depends_on("pugixml")
         depends_on("range-v3@0.12:", type="build")
 
     requires("%gcc@12:", "%clang@19:", policy="one_of", msg="colls needs g++ 12 or clang 19")

@@ -124,7 +124,7 @@ public:
     std::atomic<std::uint32_t>& ended(int rank) const { return numbers()[ranks_ + rank]; }
 
     /// From now on this process is that rank, and allocates from its part.
-    void be(int rank) {
+    void become_rank(int rank) {
         dead_ = std::make_unique<std::atomic<bool>[]>(static_cast<std::size_t>(ranks_));
         watched_ = std::make_unique<descriptor[]>(static_cast<std::size_t>(ranks_));
         followed_.assign(static_cast<std::size_t>(ranks_), 0);
@@ -258,8 +258,8 @@ public:
         const std::unique_lock lock(looking_, std::try_to_lock);
         if (!lock) return;  // another thread of this process looks, for a group of its own
         const double now = seconds_now();
-        if (now < looked_ + (ranks_ <= 32 ? 1e-3 : 10e-3)) return;
-        looked_ = now;
+        if (now < looked_at_ + (ranks_ <= 32 ? 1e-3 : 10e-3)) return;
+        looked_at_ = now;
         list<pollfd> all;
         list<int> ranks;
         for (int r = 0; r < ranks_; ++r)
@@ -496,7 +496,7 @@ private:
     int rank_ = none;
     mutable std::mutex mutex_;  // of the allocator: any thread may give memory back
     std::mutex lending_;        // of lent_
-    std::mutex looking_;        // of looked_: threads of a process may each have a group here
+    std::mutex looking_;        // of looked_at_: threads of a process may each have a group here
     pool library_, program_;
     extent rest_{};                      // between the program's and the library's memory
     bool stays_ = false;                 // the program's memory: the system has refused to move it
@@ -505,7 +505,7 @@ private:
     std::vector<loan> lent_;
     std::unique_ptr<std::atomic<bool>[]> dead_;  // by rank
     std::unique_ptr<descriptor[]> watched_;      // the ranks' processes
-    double looked_ = 0;
+    double looked_at_ = 0;
     copy_probe probe_;
     bool copies_between_ = false, copies_always_ = false;
     machine figures_;

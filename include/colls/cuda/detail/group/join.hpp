@@ -1,0 +1,527 @@
+// How a group of GPUs is made: of processes, one GPU each (CUDA IPC), or of the GPUs of one process (peer access).
+// IWYU pragma: private, include <colls/transports/cuda.hpp>
+#pragma once
+
+#include <colls/bootstrap/member_exchange.hpp>
+#include <colls/cuda/detail/driver.hpp>
+#include <colls/cuda/detail/group/joint_steps.hpp>
+#include <colls/cuda/detail/group/local_ranks.hpp>
+#include <colls/cuda/detail/group/peer_watch.hpp>
+#include <colls/cuda/detail/group/shared_allocations.hpp>
+#include <colls/cuda/detail/group/shared_buffers.hpp>
+#include <colls/detail/group/failure.hpp>
+#include <colls/detail/support/environment.hpp>
+#include <colls/detail/support/host.hpp>
+#include <colls/net/detail/forming/apart.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace colls::inline v1 {
+namespace detail {
+
+/// Exchanges one value of each rank, again and again; memory is allocated by the constructor only. Not in namespace
+/// cuda, where the name all_gather would be that of colls::cuda.
+template <class Host, class X>
+class value_exchange {
+public:
+    explicit value_exchange(Host& host)
+        : host_(host), own_(sizeof(X)), all_(sizeof(X) * static_cast<std::size_t>(host.size())) {}
+    /// values[r] = rank r's `own`, on all ranks.
+    void operator()(const X& own, std::vector<X>& values) {
+        std::memcpy(own_.data(), &own, sizeof own);
+        all_gather(host_, own_, all_);
+        for (std::size_t i = 0; i < values.size(); ++i) std::memcpy(&values[i], all_.data() + i * sizeof(X), sizeof(X));
+    }
+
+private:
+    Host& host_;
+    std::vector<unsigned char> own_, all_;
+};
+
+}  // namespace detail
+
+namespace cuda::detail {
+
+/// Channels of a rank, at most, where options.channels does not say.
+inline constexpr int default_channels = 64;
+
+/// One rank of a new group.
+struct joined_rank {
+    int rank = none;
+    std::shared_ptr<shared_allocations> memory;
+    std::unique_ptr<local_ranks> ranks;
+    std::unique_ptr<peer_watch> watch;        ///< of other processes; null where there are none
+    std::unique_ptr<buffer_sharing> sharing;  ///< likewise
+};
+
+/// A number that is the same in all processes of a host, and differs between hosts. COLLS_HOST divides them further.
+inline std::uint64_t host_identity() {
+    std::uint64_t h = 0xcbf29ce484222325ull;
+    const auto add = [&h](std::string_view text) {
+        for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+    };
+    const v1::detail::host_label boot = v1::detail::boot_of_host();
+    add({boot.text, sizeof boot.text});
+    if (const char* const name = v1::detail::variable("COLLS_HOST")) add(name);
+    return h;
+}
+
+/// The blocks from which cudaMalloc serves small requests.
+inline constexpr std::uint64_t block_bytes = 2 << 20;
+
+/// What each process tells the others while a group is made.
+struct process_info {
+    std::int32_t succeeded;  ///< in every step so far; else `why` says what has failed
+    std::int32_t channels, device_number;
+    std::uint64_t host;
+    char device[32];  ///< PCI bus id: for texts
+    device_uuid uuid;
+    process_name process;
+    std::uint64_t scratch_bytes, packet_bytes, small_bytes, middle_bytes, chunk_bytes;  ///< of the options
+    std::uint64_t far_channels, far_bytes;
+    std::uint64_t window_bytes;  ///< of multicast memory; 0: none is asked for
+    cuda::protocol protocol;
+    std::uint64_t workspace_bytes, arena_bytes;
+    std::uint64_t offset;       ///< of the workspace in the allocation that `memory` names
+    cudaIpcMemHandle_t memory;  ///< the workspace, with the arena behind it
+    std::uint64_t granule;      ///< of multicast memory
+    std::uint64_t socket;       ///< where it is handed out
+    char why[320];
+};
+
+/// Lets kernels on device `from`, of rank a, access memory of device `to`. False: they cannot.
+inline bool enable_peer_access(int from, int to, int a) {
+    int can = 0;
+    check(cudaDeviceCanAccessPeer(&can, from, to), "cudaDeviceCanAccessPeer", a);
+    if (can == 0) return false;
+    const device_guard guard(from);
+    const cudaError_t code = cudaDeviceEnablePeerAccess(to, 0);
+    if (code == cudaErrorPeerAccessAlreadyEnabled || code == cudaErrorTooManyPeers) {
+        cudaGetLastError();
+        return code == cudaErrorPeerAccessAlreadyEnabled;
+    }
+    check(code, "cudaDeviceEnablePeerAccess", a);
+    return true;
+}
+
+/// Bytes of a channel's window of multicast memory; 0: a group of n asks for none.
+inline std::uint64_t window_bytes_of(const options& o, std::size_t n) {
+    const bool asks =
+        o.protocol == cuda::protocol::multicast || (o.multicast && o.protocol == cuda::protocol::automatic);
+    if (n < 2 || !asks) return 0;
+    return (std::clamp<std::uint64_t>(o.multicast_bytes, 1, 1 << 30) + 127) / 128 * 128;
+}
+inline constexpr const char* without_multicast =
+    "options.protocol is multicast, and the group has no multicast memory: ";
+
+/// How one process joins a group, step by step.
+template <class Host>
+class process_join : joint_steps<process_info> {
+public:
+    process_join(Host& host, int device, const options& o)
+        : joint_steps(host.rank(), host.size(), v1::detail::value_exchange<Host, process_info>(host),
+              "cuda::communicator", "has no group", "could not join"),
+          host_(host),
+          device_(device),
+          o_(o),
+          joined_{rank_, std::make_shared<shared_allocations>(), nullptr, nullptr, nullptr},
+          workspaces_(all_.size()),
+          meet_([exchange = v1::detail::value_exchange<Host, char>(host),
+                    all = std::vector<char>(all_.size())]() mutable { exchange({}, all); }) {}
+
+    joined_rank run() {
+        shared_allocations& memory = *joined_.memory;
+        attempt([&] { describe(); });
+        exchange();
+        attempt([&] { allocate(memory); });
+        exchange();
+        attempt([&] { map(memory); });
+        exchange();
+        attempt([&] { connect(memory); });
+        exchange();  // every workspace is ready before any rank's kernel accesses it
+        make_multicast();
+        if (far_) reach_other_hosts();
+        return std::move(joined_);
+    }
+
+private:
+    void describe() {
+        int devices = 0;
+        check(cudaGetDeviceCount(&devices), "cudaGetDeviceCount", rank_);
+        if (device_ < 0 || device_ >= devices)
+            throw error(errc::unsupported,
+                (error_text() << "rank " << rank_ << " names device " << device_ << ", and its process sees " << devices
+                              << ", from number 0 on")
+                    .text(),
+                rank_);
+        const device_guard guard(device_);
+        own_.host = host_identity();
+        own_.process = own_process();
+        own_.device_number = device_;
+        own_.channels = o_.channels > 0 ? o_.channels : std::min(multiprocessors(device_), default_channels);
+        own_.scratch_bytes = o_.scratch_bytes;
+        own_.packet_bytes = o_.packet_bytes;
+        own_.small_bytes = o_.small_bytes;
+        own_.middle_bytes = o_.middle_bytes;
+        own_.protocol = o_.protocol;
+        own_.far_channels = static_cast<std::uint64_t>(o_.far_channels);
+        own_.far_bytes = o_.far_bytes;
+        own_.window_bytes = window_bytes_of(o_, all_.size());
+        if (o_.far_channels < 1 || o_.far_channels > most_far_channels)
+            throw error(errc::invalid_argument,
+                (error_text() << "options.far_channels is " << o_.far_channels << ", and must be 1 to "
+                              << most_far_channels)
+                    .text(),
+                rank_);
+        own_.chunk_bytes = o_.chunk_bytes;
+        check(cudaDeviceGetPCIBusId(own_.device, sizeof own_.device, device_), "cudaDeviceGetPCIBusId", rank_);
+        for (int d = 0; d < devices; ++d) visible_.push_back(uuid_of(d));
+        own_.uuid = visible_[static_cast<std::size_t>(device_)];
+    }
+    void allocate(shared_allocations& memory) {
+        int channels = own_.channels;
+        bool several_hosts = false;
+        for (int r = 0; r < n_; ++r) {
+            const process_info& p = of(r);
+            channels = std::min(channels, p.channels);
+            several_hosts = several_hosts || p.host != own_.host;
+            if (p.scratch_bytes != own_.scratch_bytes || p.packet_bytes != own_.packet_bytes ||
+                p.small_bytes != own_.small_bytes || p.middle_bytes != own_.middle_bytes ||
+                p.chunk_bytes != own_.chunk_bytes || p.protocol != own_.protocol ||
+                p.far_channels != own_.far_channels || p.far_bytes != own_.far_bytes ||
+                p.window_bytes != own_.window_bytes)
+                throw error(errc::invalid_argument,
+                    (error_text() << "rank " << r << " has different options than rank " << rank_
+                                  << ": scratch_bytes, packet_bytes, small_bytes, middle_bytes, chunk_bytes, "
+                                     "far_channels, far_bytes, multicast, multicast_bytes and protocol are the same "
+                                     "on all ranks")
+                        .text(),
+                    rank_, r);
+        }
+        for (int r = 0; r < n_ && !o_.share_devices; ++r)
+            for (int q = 0; q < r; ++q)
+                if (of(q).host == of(r).host && of(q).uuid == of(r).uuid)
+                    throw error(errc::invalid_argument,
+                        (error_text() << "ranks " << q << " and " << r << " name the same device, " << of(r).device
+                                      << " (number " << of(q).device_number << " and " << of(r).device_number
+                                      << "): give each a device of its own, or set options.share_devices")
+                            .text(),
+                        rank_, r);
+        if (!several_hosts && n_ > max_ranks)
+            throw error(errc::unsupported,
+                (error_text() << "a group on one host has 1 to " << max_ranks << " ranks, and this one has " << n_)
+                    .text(),
+                rank_);
+        if (several_hosts) channels = std::min(channels, o_.far_channels);
+        joined_.ranks = std::make_unique<local_ranks>(n_, device_, channels, o_);
+        if (several_hosts) make_far(channels);
+        own_.workspace_bytes = (joined_.ranks->sizes().bytes() + 255) / 256 * 256;
+        // cudaMalloc serves several small requests from one block of 2 MiB, and CUDA IPC exports whole blocks: nothing
+        // but the group's memory is exported if it takes whole blocks.
+        const std::uint64_t bytes = own_.workspace_bytes + o_.arena_bytes;
+        own_.arena_bytes = (bytes + block_bytes - 1) / block_bytes * block_bytes - own_.workspace_bytes;
+        memory.owned.emplace_back(device_, own_.workspace_bytes + own_.arena_bytes);
+        const device_guard guard(device_);
+        const std::byte* const at = memory.owned[0].data();
+        own_.offset = reinterpret_cast<std::uint64_t>(at) - allocation_of(at).begin;
+        check(cudaIpcGetMemHandle(&own_.memory, memory.owned[0].data()), "cudaIpcGetMemHandle", rank_);
+    }
+    void map(shared_allocations& memory) {
+        // From here on other processes may have mapped this rank's memory. All ranks come here, or none does.
+        memory.synchronise_processes = std::move(meet_);
+        const device_guard guard(device_);
+        memory.mapped.reserve(all_.size());
+        for (int r = 0; r < n_; ++r) {
+            const process_info& p = of(r);
+            void* at = memory.owned[0].data();
+            if (p.host != own_.host) {
+                at = far_->memory().shadow(r);
+            } else if (r != rank_) {
+                at = opened(r);
+                memory.mapped.push_back(at);
+                at = static_cast<std::byte*>(at) + p.offset;  // what is opened is the whole allocation
+            }
+            workspaces_[static_cast<std::size_t>(r)] = static_cast<std::byte*>(at);
+        }
+    }
+    /// The memory of another rank of this host. A device that this process does not see cannot be asked for access.
+    void* opened(int r) const {
+        const process_info& p = of(r);
+        const auto seen = std::find(visible_.begin(), visible_.end(), p.uuid);
+        int can = 1;
+        if (seen != visible_.end() && p.uuid != own_.uuid)
+            check(cudaDeviceCanAccessPeer(&can, device_, static_cast<int>(seen - visible_.begin())),
+                "cudaDeviceCanAccessPeer", rank_);
+        void* at = nullptr;
+        const cudaError_t code = can == 0 ? cudaErrorPeerAccessUnsupported
+                                          : cudaIpcOpenMemHandle(&at, p.memory, cudaIpcMemLazyEnablePeerAccess);
+        if (code == cudaSuccess) return at;
+        cudaGetLastError();
+        throw error(errc::peer_failed,
+            (error_text() << "colls: cuda: rank " << rank_ << " on device " << device_ << " cannot reach rank " << r
+                          << " on device " << p.device << ": "
+                          << (can == 0 ? "no peer access between them: " : "cudaIpcOpenMemHandle failed: ")
+                          << cudaGetErrorString(code)
+                          << (seen == visible_.end() ? " (a MIG slice reaches no other GPU instance)" : "")
+                          << ": start each process with another COLLS_HOST, and data go through the host")
+                .text(),
+            rank_, r);
+    }
+    void connect(shared_allocations& memory) {
+        // The regions of each rank: absolute, exported, and none of a user yet.
+        std::vector<std::uint64_t> regions(all_.size() * shared_address::most_regions);
+        std::vector<descriptor> processes;
+        for (int r = 0; r < n_; ++r) {
+            regions[static_cast<std::size_t>(r) * shared_address::most_regions + shared_address::exported] =
+                reinterpret_cast<std::uint64_t>(workspaces_[static_cast<std::size_t>(r)]) + of(r).workspace_bytes;
+            processes.push_back(of(r).host == own_.host ? watched(of(r).process) : descriptor{});
+        }
+        joined_.ranks->connect({rank_}, workspaces_, regions);
+        std::byte* const arena_at = memory.owned[0].data() + own_.workspace_bytes;
+        joined_.ranks->export_memory(arena_at, own_.arena_bytes);
+        memory.arena = std::make_shared<device_arena>(arena_at, own_.arena_bytes);
+        joined_.sharing = std::make_unique<buffer_sharing>(
+            *joined_.ranks, rank_, v1::detail::value_exchange<Host, share_info>(host_));
+        joined_.watch = std::make_unique<peer_watch>(*joined_.ranks, std::move(processes),
+            [&context = host_.context(), rank = rank_](int& peer, error_text& why) {
+                const v1::detail::poison_state& p = context.memory.poison();
+                if (p.state.load(std::memory_order_acquire) != 2) return false;
+                peer = p.peer == none || p.peer == rank ? p.rank : p.peer;
+                why << v1::detail::report_in(p);
+                return true;
+            });
+    }
+
+    /// Multicast memory, where the options ask for it: of all ranks, or, where one has none, of no rank.
+    void make_multicast() {
+        if (own_.window_bytes == 0) return;
+        const bool must = o_.protocol == cuda::protocol::multicast;
+        const auto succeeds = [&](const auto& step) {
+            attempt([&] {
+                try {
+                    step();
+                } catch (const error& e) {
+                    if (!must) throw;
+                    throw error(
+                        errc::unsupported, (error_text() << without_multicast << v1::detail::quoted(e.what())).text());
+                }
+            });
+            tell();
+            if (must) throw_if_failed();
+            return std::all_of(all_.begin(), all_.end(), [](const process_info& p) { return p.succeeded != 0; });
+        };
+        const std::uint64_t bytes = own_.window_bytes * static_cast<std::uint64_t>(joined_.ranks->sizes().channels);
+        const double timeout = v1::detail::environment::read().timeout;
+        const auto check = [&] { joined_.ranks->throw_if_failed(); };
+        std::unique_ptr<multicast_memory> m;
+        v1::detail::descriptor file;
+        std::uint64_t granule = 0;
+        const bool is_made = succeeds([&] {
+            if (far_) throw error(errc::unsupported, "its ranks are on several hosts");
+            for (int r = 0; r < n_; ++r)
+                if (r != rank_ && of(r).uuid == own_.uuid)
+                    throw error(errc::unsupported,
+                        (error_text() << "ranks " << r << " and " << rank_ << " share a device").text());
+            m = std::make_unique<multicast_memory>(all_.size(), std::vector<int>{device_});
+            own_.granule = m->granule(bytes);
+        }) && succeeds([&] {
+            for (const process_info& p : all_) granule = std::max(granule, p.granule);
+            if (rank_ != 0) return;
+            m->create(bytes, granule);
+            file = v1::detail::descriptor(m->exported());
+            own_.socket = v1::detail::new_socket_number(rank_);
+        }) && succeeds([&] {
+            if (rank_ == 0)
+                v1::detail::hand_out(of(0).socket, file.get(), n_ - 1, timeout, rank_, check);
+            else
+                m->import(v1::detail::fetch(of(0).socket, timeout, rank_, 0, check).get(), bytes, granule);
+            m->add();
+        }) && succeeds([&] { m->bind(); }) &&
+                             succeeds([&] { m->map(); });
+        if (!is_made) return;
+        joined_.ranks->set_multicast({m->of(0), m->all(), own_.window_bytes});
+        joined_.memory->multicast = std::move(m);
+    }
+
+    // Ranks on other hosts.
+
+    static constexpr int most_far_channels = 64;
+    struct places_of_channels {
+        std::uint64_t of[most_far_channels / 2];
+    };
+    /// How the members of the proxies' network meet: by the host group.
+    class meeting_by_host final : public member_exchange {
+    public:
+        explicit meeting_by_host(Host& host) : exchange_(host), all_(static_cast<std::size_t>(host.size())) {}
+        void all_gather(const void* own, std::size_t bytes, void* all) override {
+            part mine{};
+            std::memcpy(mine.bytes, own, bytes);
+            exchange_(mine, all_);
+            for (std::size_t r = 0; r < all_.size(); ++r)
+                std::memcpy(static_cast<std::byte*>(all) + r * bytes, all_[r].bytes, bytes);
+        }
+
+    private:
+        struct part {
+            std::byte bytes[64];
+        };
+        v1::detail::value_exchange<Host, part> exchange_;
+        std::vector<part> all_;
+    };
+
+    void make_far(int channels) {
+        std::vector<std::uint8_t> places;
+        std::vector<int> host_of;
+        int first = 0, each = n_, here = 0;
+        while (first < n_ && of(first).host == of(0).host) ++first;
+        for (int r = 0; r < n_; ++r) {
+            const bool near = of(r).host == own_.host, begins = r % first == 0;
+            if (near && here == max_ranks)
+                throw error(errc::unsupported,
+                    (error_text() << "more than " << max_ranks << " ranks are on the host of rank " << rank_).text(),
+                    rank_);
+            places.push_back(near ? static_cast<std::uint8_t>(here++) : far_memory::elsewhere);
+            int q = 0;  // the lowest rank of its host
+            while (of(q).host != of(r).host) ++q;
+            host_of.push_back(q);
+            if (n_ % first != 0 || (r > 0 && (of(r).host != of(r - 1).host) != begins)) each = 0;
+        }
+        if (each != 0) each = first;
+        const std::uint64_t window = (std::max<std::uint64_t>(o_.far_bytes, 4096) + 127) / 128 * 128;
+        auto f = std::make_unique<far_group>(device_, std::move(places), far_layout{n_, channels, window, 1024});
+        far_ = f.get();
+        joined_.ranks->set_far(std::move(f), host_of, each);
+    }
+    /// Connects the proxies. Every rank has a step that may fail, and exchanges of its own in between.
+    void reach_other_hosts() {
+        attempt([&] {
+            const v1::detail::group_maker make = v1::detail::bootstrap_of_program.load(std::memory_order_relaxed);
+            if (make == nullptr)
+                throw error(errc::unsupported,
+                    "its ranks are on several hosts, and the program calls neither colls::world() nor "
+                    "colls::bootstrap(), which bring what the proxies take to connect: form the host's group by one",
+                    rank_);
+        });
+        exchange();
+        meeting_by_host meet(host_);
+        far_->set_network(v1::detail::bootstrap_of_program.load(std::memory_order_relaxed)(rank_, n_, meet));
+        places_of_channels places{};
+        attempt([&] {
+            if (rank_ == 0) far_->make_places(places.of);
+        });
+        exchange();
+        std::vector<places_of_channels> all(all_.size());
+        v1::detail::value_exchange<Host, places_of_channels> tell(host_);
+        tell(places, all);
+        attempt([&] {
+            local_ranks& ranks = *joined_.ranks;
+            far_->connect(
+                all[0].of, [&ranks](const proxy::notice& n) { ranks.order(n.why, n.peer, n.text.c_str(), n.told_by); },
+                [&ranks](proxy::notice& n) { return ranks.has_failed(n); });
+        });
+        exchange();
+    }
+
+    Host& host_;
+    const int device_;
+    const options& o_;
+    joined_rank joined_;
+    far_group* far_ = nullptr;          // where there are other hosts
+    std::vector<device_uuid> visible_;  ///< the devices that this process sees, by their numbers
+    std::vector<std::byte*> workspaces_;
+    std::function<void()> meet_;  ///< a barrier over all processes, which allocates nothing
+};
+
+/// See communicator's constructor. Collective over `host`.
+template <class Host>
+joined_rank join_processes(Host& host, int device, const options& o) {
+    const int n = host.size(), rank = host.rank();
+    if (n < 1 || n > max_ranks_of_hosts)
+        throw error(errc::unsupported,
+            (error_text() << "colls: cuda::communicator: rank " << rank << ": a group has 1 to " << max_ranks_of_hosts
+                          << " ranks, and this host group has " << n)
+                .text(),
+            rank);
+    try {
+        return process_join<Host>(host, device, o).run();
+    } catch (const std::bad_alloc&) {  // outside of a step: the other ranks wait in an exchange
+        host.abort("cuda::communicator: out of host memory");
+        throw error(errc::peer_failed,
+            (error_text() << "colls: cuda::communicator: rank " << rank << " is out of host memory").text(), rank);
+    }
+}
+
+/// Makes the multicast memory of a group, where the options ask for it; null where it cannot be had, but must not be.
+/// `reached`: the devices reach each other's memory. Throws unsupported.
+inline std::unique_ptr<multicast_memory> make_multicast(
+    const std::vector<int>& devices, const options& o, std::uint64_t bytes, bool reached) {
+    if (bytes == 0) return nullptr;
+    try {
+        if (!reached) throw error(errc::unsupported, "the group's data go through host memory");
+        return std::make_unique<multicast_memory>(devices, bytes);
+    } catch (const error& e) {
+        if (o.protocol != cuda::protocol::multicast) return nullptr;
+        throw error(errc::unsupported, (error_text() << "colls: cuda::communicator::of_devices: " << without_multicast
+                                                     << v1::detail::quoted(e.what()))
+                                           .text());
+    }
+}
+
+/// See communicator::of_devices.
+inline std::vector<joined_rank> join_devices(const std::vector<int>& devices, const options& o) {
+    const int n = static_cast<int>(devices.size());
+    if (n < 1 || n > max_ranks)
+        throw error(errc::invalid_argument, (error_text() << "colls: cuda::communicator::of_devices: a group has 1 to "
+                                                          << max_ranks << " ranks, and got " << n << " devices")
+                                                .text());
+    int channels = o.channels > 0 ? o.channels : default_channels;
+    for (std::size_t a = 0; a < devices.size(); ++a) {
+        channels = std::min(channels, multiprocessors(devices[a]));
+        for (std::size_t b = 0; b < a; ++b)
+            if (devices[a] == devices[b])
+                throw error(errc::invalid_argument,
+                    (error_text() << "colls: cuda::communicator::of_devices: device " << devices[a]
+                                  << " is given twice: take virtual_ranks for several ranks on one device")
+                        .text());
+    }
+    bool peers = !o.through_host;
+    for (int a = 0; a < n; ++a)
+        for (int b = 0; b < n && peers; ++b)
+            if (a != b)
+                peers =
+                    enable_peer_access(devices[static_cast<std::size_t>(a)], devices[static_cast<std::size_t>(b)], a);
+    const bool through_host = !peers && n > 1;
+    const auto memory = std::make_shared<shared_allocations>();
+    std::vector<joined_rank> all;
+    std::vector<std::byte*> workspaces;
+    for (int r = 0; r < n; ++r) {
+        const int device = devices[static_cast<std::size_t>(r)];
+        all.push_back({r, memory, std::make_unique<local_ranks>(n, device, channels, o), nullptr, nullptr});
+        const std::uint64_t bytes = all.back().ranks->sizes().bytes();
+        if (through_host) {
+            memory->devices.push_back(device);
+            workspaces.push_back(memory->pinned.emplace_back(bytes).data());
+        } else {
+            workspaces.push_back(memory->owned.emplace_back(device, bytes).data());
+        }
+    }
+    const std::uint64_t window = window_bytes_of(o, devices.size());
+    memory->multicast = make_multicast(devices, o, window * static_cast<std::uint64_t>(channels), !through_host);
+    for (const joined_rank& j : all) {
+        if (memory->multicast)
+            j.ranks->set_multicast(
+                {memory->multicast->of(static_cast<std::size_t>(j.rank)), memory->multicast->all(), window});
+        j.ranks->connect({j.rank}, workspaces, std::vector<std::uint64_t>(devices.size()));
+        j.ranks->set_peer_devices(devices);
+        if (through_host) j.ranks->hide_memory();
+    }
+    return all;
+}
+
+}  // namespace cuda::detail
+}  // namespace colls::inline v1

@@ -1,0 +1,82 @@
+// The schedules of two levels that `automatic` may choose where a group knows its hosts.
+// IWYU pragma: private
+#pragma once
+
+#include <colls/any_schedule.hpp>
+#include <colls/detail/request/request.hpp>
+#include <colls/schedules/circulant.hpp>
+#include <colls/schedules/direct.hpp>
+#include <colls/schedules/hierarchical.hpp>
+#include <colls/schedules/host_hierarchy.hpp>
+#include <colls/schedules/tree.hpp>
+
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace colls::inline v1::detail {
+
+/// hierarchical<direct, circulant<>>, for hosts of this many consecutive ranks.
+template <collective C>
+void add_hierarchical(std::vector<candidate>& to, int ranks_per_host) {
+    using family = hierarchical<direct, circulant<>>;
+    if constexpr (colls::provides<family, C>) {
+        const auto s = colls::schedule_of<C>(family{.node = ranks_per_host});
+        const std::string_view name = written_name<family>();
+        to.push_back({.name = name,
+            .schedule = any_schedule(s, proven_table_of<std::remove_const_t<decltype(s)>>, name),
+            .period = rooted(C) || is_scan(C) ? 0 : ranks_per_host});
+    }
+}
+/// host_hierarchy of Inter, with all lanes, and with one where the collective lets lanes be chosen.
+template <class Inter, collective C>
+void add_host_hierarchies(std::vector<candidate>& to, host_map hosts, int root) {
+    using family = host_hierarchy<Inter>;
+    if constexpr (colls::provides<family, C>) {
+        const auto add = [&](int lanes, std::string_view name) {
+            const auto s = colls::schedule_of<C>(family{.hosts = hosts, .lanes = lanes, .root = root});
+            to.push_back(
+                {.name = name, .schedule = any_schedule(s, proven_table_of<std::remove_const_t<decltype(s)>>, name)});
+        };
+        add(0, written_name<family>());
+        static const std::string& leaders = *new std::string(std::string(written_name<family>()) + ", 1 lane");
+        if constexpr (!owned(C)) add(1, leaders);
+    }
+}
+/// For host_layout::two_levels: hierarchical where hosts have equally many consecutive ranks; else host_hierarchy of
+/// circulant graphs, or of trees where these have no schedule, for a call with that root. Made when first asked for,
+/// and kept.
+template <int... C>
+candidates kept_two_level_candidates(collective what, host_map hosts, int root, std::integer_sequence<int, C...>) {
+    struct known {
+        collective what;
+        host_map hosts;
+        int root;
+        std::vector<candidate> made;  // its elements stay where they are: plans and choices refer to them
+        candidates list() const { return {made.data(), static_cast<int>(made.size())}; }
+    };
+    static std::mutex mutex;
+    static std::vector<known>& all = *new std::vector<known>;  // never destroyed: threads may outlive main
+    const int each = hosts.ranks_per_host();
+    if (!rooted(what) || each > 0) root = 0;
+    const std::lock_guard lock(mutex);
+    for (const known& k : all)
+        if (k.what == what && k.hosts == hosts && k.root == root) return k.list();
+    std::vector<candidate> made;
+    const auto make = [&]<int c>(std::integral_constant<int, c>) {
+        constexpr auto it = static_cast<collective>(c);
+        if (what != it) return;
+        if (each > 0) return add_hierarchical<it>(made, each);
+        add_host_hierarchies<circulant<>, it>(made, hosts, root);
+        if constexpr (rooted(it)) add_host_hierarchies<tree<>, it>(made, hosts, root);
+    };
+    (make(std::integral_constant<int, C>{}), ...);
+    all.push_back({what, hosts, root, std::move(made)});
+    return all.back().list();
+}
+inline candidates two_level_candidates_on(collective what, host_map hosts, int root) {
+    return kept_two_level_candidates(what, hosts, root, std::make_integer_sequence<int, collective_count>{});
+}
+
+}  // namespace colls::inline v1::detail

@@ -1,0 +1,281 @@
+// What the TCP transports of one process share: the listening socket, one epoll descriptor for all connections, and the
+// incoming connections that have not been handed to a transport yet.
+// IWYU pragma: private, include <colls/world.hpp>
+#pragma once
+
+#include <colls/net/detail/connection/frame.hpp>
+#include <colls/net/detail/connection/socket.hpp>
+#include <colls/schedule.hpp>
+
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace colls::inline v1::detail {
+
+/// A socket that a tcp_node watches. Edge-triggered: `readable` and `writable` stay set until a call on the socket says
+/// that it would block.
+struct watched_socket {
+    descriptor fd;
+    watched_socket *previous = nullptr, *next = nullptr;  ///< in open_sockets
+    bool readable = false, writable = false;
+    bool hung_up = false;  ///< the peer has closed its side, or the connection has failed
+    int peer = none;       ///< rank of the peer, for the owner
+    struct tcp_connection_owner* owner = nullptr;
+};
+
+/// The sockets that the nodes of this process watch. A forked child closes them: otherwise peers would not see this
+/// process die while the child lives. (They are close-on-exec, so an executed program has none of them.)
+class open_sockets {
+public:
+    static open_sockets& all() {
+        static open_sockets& one = *new open_sockets;  // never destroyed: a process may fork at any time
+        return one;
+    }
+    void add(watched_socket& s) {
+        const std::lock_guard lock(mutex_);
+        s.previous = nullptr;
+        s.next = first_;
+        if (first_) first_->previous = &s;
+        first_ = &s;
+    }
+    void remove(watched_socket& s) {
+        const std::lock_guard lock(mutex_);
+        if (s.previous == nullptr && first_ != &s) return;  // not in the list
+        (s.previous ? s.previous->next : first_) = s.next;
+        if (s.next) s.next->previous = s.previous;
+        s.previous = s.next = nullptr;
+    }
+
+private:
+    open_sockets() {
+        pthread_atfork([] { all().mutex_.lock(); }, [] { all().mutex_.unlock(); }, [] { all().close_in_child(); });
+    }
+    // Runs with the lock that the parent took before the fork.
+    void close_in_child() {
+        for (watched_socket* s = first_; s != nullptr; first_ = s = s->next) s->fd.close();
+        mutex_.unlock();
+    }
+
+    std::mutex mutex_;
+    watched_socket* first_ = nullptr;
+};
+
+/// What a node needs of a transport, for which it watches connections.
+struct tcp_connection_owner {
+    virtual std::uint64_t group() const = 0;
+    /// Takes an incoming connection of the group, whose hello has been read.
+    virtual void accept_connection(const peer_hello& hello, descriptor&& fd) = 0;
+    /// A watched socket has become readable or writable, or has hung up.
+    virtual void socket_ready(watched_socket& socket) = 0;
+    /// The system gives this process no descriptor for a connection that has come in; `code`: an errno.
+    virtual void connections_exhausted(int code) = 0;
+
+protected:
+    ~tcp_connection_owner() = default;
+};
+
+/// One for each process (or for each rank, where ranks are threads). It is used by one thread at a time, and outlives
+/// its transports.
+/// An incoming connection that sends no valid hello within `hello_timeout` is dropped. A connection of a group that
+/// does not exist here yet waits for the group's transport, since the peer may be ahead. Both kinds are limited in
+/// number: the oldest are dropped first. A rank whose connection was dropped connects again, unless it had sent more
+/// than its hello there.
+class tcp_node {
+public:
+    static constexpr std::size_t most_silent = 256, most_early = 256;
+    static constexpr double hello_timeout = 5;  ///< seconds
+
+    /// Takes a listening socket (see `listen_at`). A connection whose group does not exist here yet is kept for
+    /// `early_timeout` seconds. Throws colls::error.
+    explicit tcp_node(descriptor listening, double early_timeout = 300) : early_timeout_(early_timeout) {
+        listening_.fd = std::move(listening);
+        epoll_ = opened([] { return epoll_create1(EPOLL_CLOEXEC); });
+        if (!epoll_ || !watch(listening_))
+            throw error(errc::unsupported,
+                (error_text() << "colls: cannot watch sockets (epoll): " << system_text(errno)).text());
+    }
+    tcp_node(const tcp_node&) = delete;
+    tcp_node& operator=(const tcp_node&) = delete;
+    ~tcp_node() {
+        for (auto& p : pending_) unwatch(*p);
+        unwatch(listening_);
+    }
+
+    int port() const { return port_of(listening_.fd.get()); }
+    /// Incoming connections that belong to no transport yet.
+    std::size_t pending() const { return pending_.size(); }
+
+    /// From now on the transport gets the connections of its group; those that are pending it gets at once.
+    void add(tcp_connection_owner& t) {
+        transports_.push_back(&t);
+        for (std::size_t i = 0; i < pending_.size();)
+            if (const auto& hello = pending_[i]->hello; hello && hello->group == t.group())
+                hand_over(i, *hello, t);
+            else
+                ++i;
+    }
+    /// From now on connections of the transport's group are dropped.
+    void remove(tcp_connection_owner& t) {
+        std::erase(transports_, &t);
+        // Only this many groups are remembered: a connection that comes later still waits as if it were early.
+        if (ended_groups_.size() == 2048) ended_groups_.erase(ended_groups_.begin(), ended_groups_.begin() + 1024);
+        ended_groups_.push_back(t.group());
+    }
+
+    bool watch(watched_socket& s) {
+        epoll_event e{};
+        e.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+        e.data.ptr = &s;
+        if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, s.fd.get(), &e) != 0) return false;
+        open_sockets::all().add(s);
+        return true;
+    }
+    /// Closing the descriptor would not do where a forked process has the socket too. Leaves errno as it is.
+    void unwatch(watched_socket& s) {
+        const int before = errno;
+        open_sockets::all().remove(s);
+        if (s.fd) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, s.fd.get(), nullptr);
+        errno = before;
+    }
+
+    /// Handles the events of all transports' sockets, and incoming connections, without waiting. False: there were no
+    /// events.
+    bool poll_events() {
+        bool any = false;
+        epoll_event events[64];
+        for (int n = 64, batches = 0; n == 64 && batches < 16; ++batches) {
+            n = epoll_wait(epoll_.get(), events, 64, 0);
+            for (int i = 0; i < n; ++i) {
+                watched_socket& s = *static_cast<watched_socket*>(events[i].data.ptr);
+                const unsigned what = events[i].events;
+                if (what & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) s.hung_up = true;
+                if (what & EPOLLIN || s.hung_up) s.readable = true;
+                if (what & EPOLLOUT || s.hung_up) s.writable = true;
+                any = true;
+                if (s.owner) s.owner->socket_ready(s);
+            }
+        }
+        if (listening_.readable) accept_all();
+        if (!pending_.empty()) serve_pending();
+        return any;
+    }
+    /// Sleeps until there is an event, for at most `seconds`, and handles it.
+    void wait(double seconds) {
+        if (poll_events() || !(seconds > 0)) return;
+        if (!pending_.empty() || listening_.readable) seconds = std::min(seconds, 0.05);
+        const double whole = std::min(seconds, 3600.0);
+        timespec t;
+        t.tv_sec = static_cast<time_t>(whole);
+        t.tv_nsec = static_cast<long>((whole - static_cast<double>(t.tv_sec)) * 1e9);
+        pollfd p{epoll_.get(), POLLIN, 0};
+        if (ppoll(&p, 1, &t, nullptr) > 0) poll_events();
+    }
+
+private:
+    /// An incoming connection whose hello has not been read, or whose group has no transport here yet.
+    struct pending_connection : watched_socket {
+        double since = 0;     // when it was accepted, or its hello read
+        std::size_t got = 0;  // bytes of the hello
+        std::byte bytes[peer_hello_bytes];
+        std::optional<peer_hello> hello;  // once it has been read
+    };
+
+    void accept_all() {
+        listening_.hung_up = false;
+        for (int i = 0; i < 64; ++i) {
+            descriptor fd = accept_from(listening_.fd.get());
+            if (!fd) {
+                if (errno == ECONNABORTED || errno == EINTR) continue;
+                // Where the process has no descriptor left, every poll tries again, and what waits for a peer fails.
+                const int code = errno;
+                listening_.readable = code != EAGAIN && code != EWOULDBLOCK;
+                if (listening_.readable) make_room(false, 0);
+                if (is_exhausted(code))
+                    for (tcp_connection_owner* t : transports_) t->connections_exhausted(code);
+                return;
+            }
+            make_room(false, most_silent);
+            auto p = std::make_unique<pending_connection>();
+            p->fd = std::move(fd);
+            p->since = seconds_now();
+            p->readable = true;
+            if (!watch(*p)) continue;
+            pending_.push_back(std::move(p));
+            // Where descriptors run out, those without a hello are dropped: not one whose hello is there already.
+            if (!read_hello(*pending_.back())) drop(pending_.size() - 1);
+        }
+    }
+    // Drops the oldest connections with, or without, a hello until there are fewer than `most`.
+    void make_room(bool hello_read, std::size_t most) {
+        std::size_t count = 0;
+        for (auto& p : pending_) count += p->hello.has_value() == hello_read;
+        for (std::size_t i = 0; count >= std::max<std::size_t>(most, 1) && i < pending_.size();)
+            if (pending_[i]->hello.has_value() == hello_read) {
+                drop(i);
+                --count;
+            } else {
+                ++i;
+            }
+    }
+    void drop(std::size_t i) {
+        unwatch(*pending_[i]);
+        pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    void hand_over(std::size_t i, peer_hello hello, tcp_connection_owner& t) {
+        unwatch(*pending_[i]);
+        descriptor fd = std::move(pending_[i]->fd);
+        pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
+        t.accept_connection(hello, std::move(fd));
+    }
+    void serve_pending() {
+        const double now = seconds_now();
+        for (std::size_t i = 0; i < pending_.size();) {
+            pending_connection& p = *pending_[i];
+            const bool late = now - p.since > (p.hello ? early_timeout_ : hello_timeout);
+            const bool alive = !late && (p.hello || !p.readable || read_hello(p));
+            tcp_connection_owner* owner = nullptr;
+            for (tcp_connection_owner* t : transports_)
+                if (p.hello && t->group() == p.hello->group) owner = t;
+            if (!alive ||
+                (p.hello && !owner && std::ranges::find(ended_groups_, p.hello->group) != ended_groups_.end()))
+                drop(i);
+            else if (owner && p.hello)
+                hand_over(i, *p.hello, *owner);
+            else
+                ++i;
+        }
+        make_room(true, most_early);
+    }
+    // Reads as much of the hello as has arrived, and nothing behind it. False: the connection has ended, or what it
+    // sent is no hello.
+    static bool read_hello(pending_connection& p) {
+        while (p.got < peer_hello_bytes) {
+            const ssize_t n = ::recv(p.fd.get(), p.bytes + p.got, peer_hello_bytes - p.got, MSG_DONTWAIT);
+            if (n > 0) {
+                p.got += static_cast<std::size_t>(n);
+                continue;
+            }
+            if (n == 0) return false;
+            if (errno == EINTR) continue;
+            if (errno != EAGAIN && errno != EWOULDBLOCK) return false;
+            p.readable = false;
+            return true;
+        }
+        p.hello = parse_peer_hello({p.bytes, peer_hello_bytes});
+        p.since = seconds_now();
+        return p.hello.has_value();
+    }
+
+    double early_timeout_;
+    descriptor epoll_;
+    watched_socket listening_;
+    std::vector<tcp_connection_owner*> transports_;
+    std::vector<std::uint64_t> ended_groups_;  // whose transport has ended
+    std::vector<std::unique_ptr<pending_connection>> pending_;
+};
+
+}  // namespace colls::inline v1::detail

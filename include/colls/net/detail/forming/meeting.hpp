@@ -1,0 +1,106 @@
+// What both sides of a rendezvous need: its result, its errors, and this rank's own listening socket.
+// IWYU pragma: private, include <colls/world.hpp>
+#pragma once
+
+#include <colls/detail/support/host.hpp>
+#include <colls/net/detail/forming/forming_line.hpp>
+#include <colls/net/detail/forming/interfaces.hpp>
+#include <colls/net/detail/forming/launch.hpp>
+#include <colls/net/detail/forming/records.hpp>
+
+#include <sys/random.h>
+#include <sys/stat.h>
+
+namespace colls::inline v1::detail {
+
+/// The result of a rendezvous.
+struct meeting {
+    int rank = 0, size = 1;
+    std::uint64_t group = 0;      ///< a random number that rank 0 has made
+    std::vector<member> members;  ///< by rank
+    descriptor listening;         ///< this rank's own socket, at members[rank].at
+    forming_line line{};          ///< to the others, until the group is formed
+};
+
+namespace rendezvous {
+
+/// What to do where ranks are missing.
+inline constexpr char were_all_started[] =
+    ": were all ranks started, with the same COLLS_MASTER_ADDR, COLLS_MASTER_PORT and COLLS_TOKEN?";
+
+[[noreturn]] inline void fail(errc code, const launch& l, const error_text& why, int peer = none) {
+    throw error(code, error_text() << "colls: rank " << l.rank << " of " << l.size << ": " << why, l.rank, peer);
+}
+
+template <class T>
+T random_bytes() {
+    T random;
+    if (getentropy(&random, sizeof random) != 0)
+        throw error(errc::unsupported, "colls: the system gives no random numbers (getentropy)");
+    return random;
+}
+inline std::uint64_t random_id() {
+    for (;;)
+        if (const auto id = random_bytes<std::uint64_t>(); id != 0) return id;
+}
+
+/// Equal for processes that can share memory: those of one boot of one system, in one network and process namespace
+/// (containers have their own), and of one user. COLLS_HOST divides them further.
+[[gnu::cold]] inline std::uint64_t host_identity() {
+    sha256 sum;
+    const host_label boot = boot_of_host();
+    sum.add(std::as_bytes(std::span(boot.text)));
+    std::uint64_t numbers[3] = {getuid(), 0, 0};
+    struct stat status;
+    if (stat("/proc/self/ns/net", &status) == 0) numbers[1] = status.st_ino;
+    if (stat("/proc/self/ns/pid", &status) == 0) numbers[2] = status.st_ino;
+    if (const char* const name = variable("COLLS_HOST")) sum.add(std::as_bytes(std::span(name, std::strlen(name))));
+    const digest d = sum.add(std::as_bytes(std::span(numbers))).finish();
+    std::uint64_t identity;
+    decoder{d.data()}(identity);
+    return identity;
+}
+
+/// The host given is loopback for every rank. (A host's own name may stand for loopback on the host itself, as Debian's
+/// 127.0.1.1 does, and for another address elsewhere.)
+[[gnu::cold]] inline bool means_loopback(const std::string& host) {
+    return numeric_address(host, 0).length != 0 || host.compare(0, 9, "localhost") == 0 ||
+           host.compare(0, 4, "ip6-") == 0;
+}
+
+/// The socket at which the other ranks will reach this one. `local` is this rank's end of a connection to rank 0: it is
+/// the address to listen at, unless COLLS_INTERFACE gives one, or it is loopback on this host only. Throws
+/// invalid_argument.
+[[gnu::cold]] inline descriptor listen_for_members(const launch& l, const address& local) {
+    address at = local;
+    at.set_port(0);
+    if (!l.interface_name.empty())
+        at = interface_address(l.interface_name, local.family());
+    else if (at.is_loopback() && !means_loopback(l.host))
+        at = outward_address(at.family());
+    else if (at.is_loopback())
+        at = address::loopback(at.family(), 0);
+    descriptor fd = listen_at(at);
+    if (!fd && is_exhausted(errno))
+        fail(errc::unsupported, l, error_text() << "cannot listen at " << host_text(at) << ": " << system_text(errno));
+    if (!fd)
+        fail(errc::invalid_argument, l,
+            error_text() << "cannot listen at " << host_text(at) << ": " << std::strerror(errno)
+                         << "; set COLLS_INTERFACE to another interface");
+    return fd;
+}
+
+inline member self(const descriptor& listening) {
+    return {host_identity(), local_address(listening.get()), getpid(), own_share()};
+}
+
+/// A member that another host has described, as this host reaches it: a link-local address needs the interface of
+/// `connection`, over which it came.
+inline member seen_over(int connection, member m) {
+    const address own = local_address(connection);
+    if (is_link_local(m.at) && own.family() == AF_INET6) m.at.v6().sin6_scope_id = own.v6().sin6_scope_id;
+    return m;
+}
+
+}  // namespace rendezvous
+}  // namespace colls::inline v1::detail

@@ -1,0 +1,276 @@
+// The records of a rendezvous: of fixed size, little-endian, encoded and parsed by pure functions. Bytes that this
+// library would not have written are no record.
+//
+//   rank 0 -> peer   challenge   a random number
+//   peer -> rank 0   hello       the peer's rank and address, another random number, and a digest of all that with the
+//                                group's token
+//   rank 0 -> peer   reply       accepted, or refused and why; with a digest. Later replies name the missing ranks
+//   rank 0 -> peer   table       behind the reply `complete`: a digest, and all members
+//
+// The token itself never travels. Neither side trusts the other before that one has shown that it knows the token: so a
+// stray connection or another job can neither join the group nor take a rank from it. The digests do not protect what
+// follows: the ranks' data are neither encrypted nor authenticated, and a host that can change packets on the network
+// can take a connection over. A token that is easily guessed (as are those made from a job's identity) keeps mistakes
+// out, not attackers.
+// IWYU pragma: private, include <colls/world.hpp>
+#pragma once
+
+#include <colls/detail/support/cores.hpp>
+#include <colls/net/detail/connection/socket.hpp>
+#include <colls/net/detail/forming/digest.hpp>
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace colls::inline v1::detail {
+
+/// One process of a group.
+struct member {
+    std::uint64_t host = 0;  ///< equal exactly for ranks that can share memory
+    address at;              ///< at which its listening socket is reached
+    std::int64_t pid = 0;
+    core_share cores;
+
+    static void pass(auto& m, auto& archive) {
+        archive(m.host, m.pid, m.at, m.cores.cores, m.cores.set, m.cores.most, m.cores.launched);
+    }
+    bool sound() const { return pid >= 0 && cores.cores >= 1 && cores.most >= 1 && cores.launched >= 0; }
+};
+
+namespace rendezvous {
+
+using bytes_view = std::span<const std::byte>;
+using nonce = std::array<std::byte, 16>;
+
+inline constexpr std::uint32_t rendezvous_version = 3;
+inline constexpr std::uint32_t library_version =
+    COLLS_VERSION_MAJOR << 20 | COLLS_VERSION_MINOR << 10 | COLLS_VERSION_PATCH;
+inline constexpr std::size_t prefix_bytes = 16, member_bytes = 52;
+
+enum class record_kind : unsigned char { challenge = 'c', hello = 'h', reply = 'r' };
+
+// Each record gives an encoder or a decoder its fields, in the order in which they travel (`pass`), and says whether
+// their values are those of a record (`sound`).
+
+/// How every record begins, in every version of the library: behind `magic`.
+struct prefix {
+    record_kind kind{};
+    std::uint32_t protocol = rendezvous_version, library = library_version;
+
+    static void pass(auto& p, auto& archive) { archive(p.kind, p.protocol, p.library); }
+    bool sound() const {
+        return kind == record_kind::challenge || kind == record_kind::hello || kind == record_kind::reply;
+    }
+};
+inline constexpr char magic[8] = "colls:\n";
+
+struct challenge {
+    static constexpr record_kind kind = record_kind::challenge;
+    static constexpr std::size_t bytes = prefix_bytes + 16;
+    std::uint32_t library = library_version;
+    nonce once{};
+
+    static void pass(auto& c, auto& archive) { archive(c.once); }
+    bool sound() const { return true; }
+};
+
+struct hello {
+    static constexpr record_kind kind = record_kind::hello;
+    static constexpr std::size_t bytes = prefix_bytes + 16 + 8 + member_bytes + 32;
+    std::uint32_t library = library_version;
+    nonce once{};
+    std::int32_t rank = 0, size = 0;
+    member self;  ///< the sender
+    digest proof{};
+
+    static void pass(auto& h, auto& archive) { archive(h.once, h.rank, h.size, h.self, h.proof); }
+    /// Whether the rank is in range is not checked here: rank 0 says so to the peer.
+    bool sound() const { return rank >= 0 && size >= 1; }
+};
+
+enum class verdict : std::uint32_t {
+    accepted = 1,  ///< more replies follow; the text names the ranks that are missing
+    waiting,       ///< likewise, later
+    complete,      ///< all ranks have connected: the table follows
+    wrong_token,
+    version_skew,
+    rank_out_of_range,
+    rank_taken,
+    other_size,
+    broken,  ///< rank 0 has given up at its deadline; the text says what it waited for
+    failed,  ///< a rank cannot take part, or has ended; the text says which, and why
+    formed   ///< a rank has come to the next step (see forming_line)
+};
+
+struct reply {
+    static constexpr record_kind kind = record_kind::reply;
+    static constexpr std::size_t most_text = 216, bytes = prefix_bytes + 16 + most_text + 32;
+    std::uint32_t library = library_version;
+    verdict what{};
+    std::int32_t size = 0;  ///< of the group
+    std::uint64_t group = 0;
+    char text[most_text + 1] = {};  ///< printable
+    digest proof{};
+
+    static void pass(auto& a, auto& archive) { archive(a.what, a.size, a.group, a.text, a.proof); }
+    bool sound() const { return what >= verdict::accepted && what <= verdict::formed && size >= 1; }
+};
+/// Sets a reply's text, as far as there is room.
+inline void set_text(reply& a, std::string_view text) {
+    for (std::size_t i = 0; i < reply::most_text && i < text.size(); ++i)
+        a.text[i] = text[i] < ' ' || text[i] > '~' ? '?' : text[i];
+}
+
+/// Writes fields one after the other, little-endian; of constant bytes: reads them. The caller sees to it that there
+/// are enough bytes.
+template <class Byte>
+class coder {
+    static constexpr bool reads = std::is_const_v<Byte>;
+
+public:
+    explicit coder(Byte* at) : at_(at) {}
+    void operator()(auto&&... fields) {
+        if constexpr (reads)
+            (pass(fields), ...);
+        else
+            (pass(std::as_const(fields)), ...);
+    }
+    /// The fields that were read may be those of a record.
+    bool sound() const { return sound_; }
+
+private:
+    template <class T>
+    void pass(T& field) {
+        if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
+            std::uint64_t number = reads ? 0 : static_cast<std::uint64_t>(field);
+            for (std::size_t i = 0; i < sizeof(T); ++i, ++at_)
+                if constexpr (reads)
+                    number |= std::to_integer<std::uint64_t>(*at_) << 8 * i;
+                else
+                    *at_ = static_cast<std::byte>(number >> 8 * i & 0xff);
+            if constexpr (reads) field = static_cast<T>(number);
+        } else if constexpr (requires { field.data(); }) {
+            copy(field.data(), field.size());
+        } else if constexpr (std::is_array_v<T>) {  // a text, which travels without the zero at its end
+            constexpr std::size_t most = sizeof field - 1;
+            copy(field, most);
+            const std::size_t length = reads ? std::strlen(field) : most;
+            // It will be printed on a terminal: printable characters, then zeros.
+            for (std::size_t i = 0; reads && i < most; ++i)
+                sound_ = sound_ && (i < length ? field[i] >= ' ' && field[i] <= '~' : field[i] == '\0');
+        } else {
+            T::pass(field, *this);
+            if constexpr (reads) sound_ = sound_ && field.sound();
+        }
+    }
+    void copy(auto* field, std::size_t bytes) {
+        if constexpr (reads)
+            std::memcpy(field, at_, bytes);
+        else
+            std::memcpy(at_, field, bytes);
+        at_ += bytes;
+    }
+    // An address travels as a family (4 or 6), its port, and 16 bytes. It has no scope, which is a number of one host's
+    // interfaces.
+    void pass(const address& a) {
+        in6_addr host{};
+        if (a.family() == AF_INET)
+            std::memcpy(&host, &a.v4().sin_addr, 4);
+        else
+            host = a.v6().sin6_addr;
+        (*this)(static_cast<std::uint16_t>(a.family() == AF_INET ? 4 : 6), static_cast<std::uint16_t>(a.port()));
+        copy(&host, sizeof host);
+    }
+    void pass(address& a) {
+        std::uint16_t family = 0, port = 0;
+        in6_addr host;
+        (*this)(family, port);
+        copy(&host, sizeof host);
+        const auto zero_from = [&](int i) {
+            return std::all_of(host.s6_addr + i, host.s6_addr + 16, [](unsigned char b) { return b == 0; });
+        };
+        // At the address of every interface no rank is reached.
+        sound_ = sound_ && port != 0 && !zero_from(0) && (family == 6 || (family == 4 && zero_from(4)));
+        a = family == 6 ? address::of_v6(host, port) : address::of_v4(ntohl(host.s6_addr32[0]), port);
+    }
+    Byte* at_;
+    bool sound_ = true;
+};
+using encoder = coder<std::byte>;
+using decoder = coder<const std::byte>;
+
+template <class Record>
+std::array<std::byte, Record::bytes> encode(const Record& r) {
+    std::array<std::byte, Record::bytes> bytes;
+    encoder{bytes.data()}(magic, prefix{Record::kind, rendezvous_version, r.library}, r);
+    return bytes;
+}
+/// The first prefix_bytes of any record, of any version.
+[[gnu::cold]] inline std::optional<prefix> parse_prefix(bytes_view from) {
+    if (from.size() < prefix_bytes || std::memcmp(from.data(), magic, 7) != 0) return {};
+    prefix p;
+    decoder in(from.data() + 7);
+    in(p);
+    return in.sound() ? std::optional(p) : std::nullopt;
+}
+/// A whole record, of this version of the protocol.
+template <class Record>
+std::optional<Record> parse(bytes_view from) {
+    const auto p = parse_prefix(from);
+    if (!p || p->kind != Record::kind || p->protocol != rendezvous_version || from.size() != Record::bytes) return {};
+    Record r;
+    r.library = p->library;
+    decoder in(from.data() + prefix_bytes);
+    in(r);
+    return in.sound() ? std::optional(r) : std::nullopt;
+}
+
+inline constexpr std::size_t table_bytes(int size) { return static_cast<std::size_t>(size) * member_bytes; }
+[[gnu::cold]] inline std::vector<std::byte> encode_table(std::span<const member> members) {
+    std::vector<std::byte> bytes(members.size() * member_bytes);
+    encoder out(bytes.data());
+    for (const member& m : members) out(m);
+    return bytes;
+}
+/// The table of a group of `size`. Memory is taken for `size` members, whatever the peer has sent.
+[[gnu::cold]] inline std::optional<std::vector<member>> parse_table(bytes_view from, int size) {
+    if (size < 1 || from.size() != table_bytes(size)) return {};
+    std::vector<member> members(static_cast<std::size_t>(size));
+    decoder in(from.data());
+    for (member& m : members) in(m);
+    return in.sound() ? std::optional(std::move(members)) : std::nullopt;
+}
+
+/// send_all of a record, or of a table.
+inline int send_record(int fd, bytes_view record, double until) {
+    return send_all(fd, record.data(), record.size(), until);
+}
+
+/// The digest of a record (without its own last 32 bytes), which shows that its writer knows the token. The two nonces
+/// make it differ on each connection.
+inline digest prove(std::string_view token, const nonce& host, const nonce& peer, bytes_view record) {
+    return keyed_digest(std::as_bytes(std::span(token)), {host, peer, record.first(record.size() - 32)});
+}
+/// A record with its proof, as it travels.
+template <class Record>
+std::array<std::byte, Record::bytes> sealed(Record r, std::string_view token, const nonce& host, const nonce& peer) {
+    r.proof = prove(token, host, peer, encode(r));
+    return encode(r);
+}
+/// The digest for the table, given its hash, since all peers get the same one.
+inline digest prove_table(std::string_view token, const nonce& host, const nonce& peer, const digest& table) {
+    return keyed_digest(std::as_bytes(std::span(token)), {host, peer, table});
+}
+
+/// "0.2.0", of the version 0.2.0.
+inline error_text& operator<<(error_text& to, const prefix& p) {
+    to << static_cast<int>(p.library >> 20) << "." << static_cast<int>(p.library >> 10 & 1023) << "."
+       << static_cast<int>(p.library & 1023);
+    if (p.protocol != rendezvous_version) to << " (rendezvous " << static_cast<long long>(p.protocol) << ")";
+    return to;
+}
+
+}  // namespace rendezvous
+}  // namespace colls::inline v1::detail

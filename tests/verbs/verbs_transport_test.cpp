@@ -1,0 +1,651 @@
+// The verbs transport on a simulated device within this process; ranks are threads.
+#include "catch.hpp"
+
+#include "support/message_transports.hpp"
+
+#include <colls/net/detail/connection/tcp_transport.hpp>
+#include <colls/verbs/detail/verbs_transport.hpp>
+#include "support/verbs_dry_run.hpp"
+
+#include <atomic>
+
+using namespace support;
+using colls::none;
+using colls::testing::dry_network;
+
+namespace {
+
+const verbs_shape usual{}, tiny{.slots = 2, .slot_bytes = 64, .notices = 2};
+
+/// Which memory of a rank is registered with its device.
+enum class reach_of { nothing, everything };
+
+/// The memory that is registered with a rank's device, and transports on it.
+struct rank_device {
+    std::shared_ptr<rdma::memory_registry> registry;
+    rank_device(const std::shared_ptr<dry_network>& net, int rank, reach_of what)
+        : registry(std::make_shared<rdma::memory_registry>(net->device(rank))) {
+        if (what == reach_of::everything) registry->add(nullptr, ~std::size_t{0} / 2);
+    }
+    std::unique_ptr<verbs_transport> transport(
+        tcp_node& node, std::uint64_t group, int rank, const std::vector<address>& members, const verbs_shape& shape) {
+        return std::make_unique<verbs_transport>(std::make_unique<tcp_transport>(node, group, rank, members), registry,
+            rank, static_cast<int>(members.size()), shape);
+    }
+};
+
+struct setting_of {
+    bool lazy = true;
+    reach_of reach = reach_of::nothing;
+    verbs_shape shape = usual;
+    std::uint32_t inlined = 256, gathers = 16;
+    std::uint64_t bytes = 1 << 30;
+};
+std::vector<setting_of> settings() {
+    std::vector<setting_of> all;
+    for (const reach_of r : {reach_of::nothing, reach_of::everything})
+        for (const verbs_shape& s : {usual, tiny})
+            for (const bool lazy : {false, true}) all.push_back({lazy, r, s, 256, 16, 1 << 30});
+    all.push_back({true, reach_of::everything, usual, 0, 2, 1 << 30});
+    all.push_back({true, reach_of::nothing, usual, 0, 1, 1 << 30});
+    for (const reach_of r : {reach_of::nothing, reach_of::everything}) all.push_back({true, r, usual, 500, 3, 1000});
+    // What ranks as threads share, the network and the registry, is the same in all of them.
+    if (sanitized_threads) std::erase_if(all, [i = 0](const setting_of&) mutable { return i++ % 3 != 0; });
+    return all;
+}
+std::ostream& operator<<(std::ostream& out, const setting_of& s) {
+    return out << (s.lazy ? "lazy, " : "at once, ")
+               << (s.reach == reach_of::everything ? "registered, " : "not registered, ") << s.shape.slots
+               << " slots of " << s.shape.slot_bytes << " bytes, inlined " << s.inlined << ", " << s.gathers
+               << " pieces, " << s.bytes << " bytes";
+}
+
+/// f(rank, transport as unique_ptr, complain) on a thread a rank.
+template <class F>
+std::string over_verbs(int n, const setting_of& s, F f, std::shared_ptr<dry_network> net = nullptr) {
+    if (!net) net = std::make_shared<dry_network>(s.lazy, s.inlined, s.gathers, s.bytes);
+    std::vector<std::unique_ptr<rank_device>> devices;  // they end together, as processes do
+    for (int r = 0; r < n; ++r) devices.push_back(std::make_unique<rank_device>(net, r, s.reach));
+    std::string complaints =
+        ranks_as_threads(n, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
+            auto w = devices[static_cast<std::size_t>(r)]->transport(node, 99, r, members, s.shape);
+            f(r, w, complain);
+        });
+    devices.clear();
+    if (net->regions() > 0) complaints += "memory is still registered\n";
+    return complaints;
+}
+
+}  // namespace
+
+TEST_CASE("verbs: the contract", "[verbs_transport]") {
+    for (const setting_of& s : settings()) {
+        INFO(s);
+        std::vector<std::unique_ptr<tcp_node>> nodes;  // of the latest group
+        std::vector<std::unique_ptr<rank_device>> devices;
+        // A rank that abandons takes its queue pairs with it. Its peers hear the cause only some steps later.
+        verbs_shape shape = s.shape;
+        shape.failure_grace = patience_s;
+        const auto make = [&](int n) {
+            meeting_place place(n);
+            devices.clear(), nodes.clear();
+            const auto net = std::make_shared<dry_network>(s.lazy, s.inlined, s.gathers, s.bytes);
+            colls::testing::message_transports_of_group all;
+            for (int r = 0; r < n; ++r) {
+                nodes.push_back(std::make_unique<tcp_node>(place.take(r)));
+                devices.push_back(std::make_unique<rank_device>(net, r, s.reach));
+                all.push_back(devices.back()->transport(*nodes.back(), 5, r, place.members, shape));
+            }
+            return all;
+        };
+        const std::size_t slot = s.shape.slot_bytes;
+        const std::vector<int> groups = s.lazy && s.inlined == 256 ? std::vector{2, 3} : std::vector{2};
+        CHECK(breach_of_contract(make, groups, {slot, s.inlined + 1}, slot < 1000 ? 20'000 : 900'000) == "");
+    }
+}
+
+TEST_CASE("verbs: random messages and control messages both ways at once arrive in order", "[verbs_transport]") {
+    const int before = open_descriptors();
+    struct form {
+        int n, messages;
+        std::size_t largest;
+    };
+    for (const setting_of& s : settings())
+        for (const form& f : {form{2, 40, 600'000}, form{3, 20, 200'000}, form{5, 12, 50'000}}) {
+            const bool small = s.shape.slot_bytes < 1000;
+            const std::uint64_t seed = setting("COLLS_TEST_SEED", 1) + static_cast<std::uint64_t>(f.n);
+            const random_traffic t{seed, f.messages, f.messages / 2, small ? f.largest / 20 : f.largest};
+            INFO(f.n << " ranks, seed " << t.seed << ", " << s);
+            CHECK(over_verbs(f.n, s, [&](int r, auto& w, auto complain) {
+                const std::string wrong = exchange(t, r, f.n, *w);
+                if (!wrong.empty()) complain(wrong);
+            }) == "");
+        }
+    CHECK(open_descriptors() == before);
+}
+
+TEST_CASE("verbs: a large message is not copied on a side where its memory is registered", "[verbs_transport]") {
+    for (const bool here : {true, false})
+        for (const bool there : {true, false}) {
+            const auto net = std::make_shared<dry_network>(true);
+            constexpr std::size_t bytes = 1'000'000;
+            std::vector<std::unique_ptr<rank_device>> devices;
+            for (int r = 0; r < 2; ++r)
+                devices.push_back(std::make_unique<rank_device>(
+                    net, r, (r == 0 ? here : there) ? reach_of::everything : reach_of::nothing));
+            CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
+                auto w = devices[static_cast<std::size_t>(r)]->transport(node, 99, r, members, usual);
+                std::vector<std::byte> data(bytes, static_cast<std::byte>(7 * r));
+                // Two pieces at the sender, three of other sizes at the receiver.
+                const piece from[] = {{data.data(), 300'000}, {data.data() + 300'000, bytes - 300'000}};
+                const piece to[] = {
+                    {data.data() + 500'000, 500'000}, {data.data(), 1000}, {data.data() + 1000, 499'000}};
+                if (r == 0)
+                    w->send(1, label_of(0, 1, 0), from, 2);
+                else
+                    w->receive(0, label_of(0, 1, 0), to, 3);
+                if (!until(*w, [&] { return r == 0 ? w->sent(1) == 1 : w->received(0) == 1; })) complain("not done");
+                if (data != std::vector<std::byte>(bytes, std::byte{0})) complain("other bytes");
+                if (r == 0 && w->copied().out != (here ? 0 : bytes))
+                    complain("copied at its source: " + std::to_string(w->copied().out));
+                if (r == 1 && w->copied().in != (here && there ? 0 : bytes))
+                    complain("copied where it landed: " + std::to_string(w->copied().in));
+            }) == "");
+        }
+}
+
+TEST_CASE("verbs: placement notices long before their messages never exceed the posted receives", "[verbs_transport]") {
+    constexpr std::uint64_t many = 300;
+    for (const verbs_shape& shape : {tiny, usual}) {
+        const std::size_t bytes = shape.slot_bytes + 600;
+        INFO(bytes << " bytes each");
+        CHECK(over_verbs(2, {.lazy = false, .reach = reach_of::everything, .shape = shape},
+                  [&](int r, auto& own, auto complain) {
+                      verbs_transport& w = *own;
+                      ear e;
+                      w.listening = &e;
+                      std::vector<std::byte> data(bytes * many);
+                      for (std::uint64_t i = 0; i < many; ++i) {
+                          const piece p{data.data() + bytes * i, bytes};
+                          if (r == 0) std::fill_n(p.data, bytes, static_cast<std::byte>(i));
+                          if (r == 1) w.receive(0, label_of(0, 1, i), &p, 1);
+                      }
+                      if (r == 0) {
+                          std::uint64_t first = 0;
+                          const piece hello{reinterpret_cast<std::byte*>(&first), 8};
+                          w.receive(1, label_of(1, 0, 0), &hello, 1);  // so that the queues are there
+                          if (!until(w, [&] { return w.received(1) == 1; })) return complain("no hello; " + e.text());
+                          idle(w, 0.05);
+                          for (std::uint64_t i = 0; i < many; ++i) {
+                              const piece p{data.data() + bytes * i, bytes};
+                              w.send(1, label_of(0, 1, i), &p, 1);
+                          }
+                          if (!until(w, [&] { return w.sent(1) == many || e.count("failed") > 0; }) ||
+                              e.count("failed") > 0)
+                              complain("not sent; " + e.text());
+                      } else {
+                          std::uint64_t first = 0;
+                          const piece hello{reinterpret_cast<std::byte*>(&first), 8};
+                          w.send(0, label_of(1, 0, 0), &hello, 1);
+                          if (!until(w, [&] { return w.received(0) == many || e.count("failed") > 0; }) ||
+                              e.count("failed") > 0)
+                              return complain("not received; " + e.text());
+                          for (std::uint64_t i = 0; i < many; ++i)
+                              if (data[bytes * i] != static_cast<std::byte>(i) ||
+                                  data[bytes * (i + 1) - 1] != static_cast<std::byte>(i))
+                                  return complain("other bytes");
+                      }
+                  }) == "");
+    }
+}
+
+TEST_CASE("verbs: all ranks leave at once, forty times", "[verbs_transport]") {
+    const auto net = std::make_shared<dry_network>(true);
+    std::vector<std::unique_ptr<rank_device>> devices;
+    for (int r = 0; r < 3; ++r) devices.push_back(std::make_unique<rank_device>(net, r, reach_of::nothing));
+    CHECK(ranks_as_threads(3, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
+        for (std::uint64_t turn = 0; turn < 40; ++turn) {
+            auto w = devices[static_cast<std::size_t>(r)]->transport(node, 1000 + turn, r, members, usual);
+            ear e;
+            w->listening = &e;
+            std::uint64_t out = turn, in[3] = {};
+            const int a = (r + 1) % 3, b = (r + 2) % 3;
+            for (const int p : {a, b}) {
+                const piece there{reinterpret_cast<std::byte*>(&out), 8}, here{reinterpret_cast<std::byte*>(&in[p]), 8};
+                w->receive(p, label_of(0, 0, turn), &here, 1);
+                w->send(p, label_of(0, 0, turn), &there, 1);
+            }
+            if (!until(*w, [&] { return w->received(a) + w->received(b) == 2 && w->sent(a) + w->sent(b) == 2; }))
+                return complain("not done; " + e.text());
+            if (in[a] != turn || in[b] != turn) complain("other bytes");
+            if (e.count("lost") + e.count("failed") > 0) complain(e.text());
+        }
+    }) == "");
+}
+
+// ---- failures ------------------------------------------------------------------------------------------------
+
+TEST_CASE("verbs: a completion with an error is reported on both sides, once, with its status where it is known",
+    "[verbs_transport]") {
+    struct fault {
+        const char* status;
+        bool large;
+    };
+    for (const bool lazy : {false, true})
+        for (const fault f : {fault{"remote operation error", false}, fault{"local protection error", true},
+                 fault{"RNR retry counter exceeded", false}}) {
+            const auto net = std::make_shared<dry_network>(lazy);
+            net->fault = [&](const dry_network::entry& e) -> const char* {
+                const bool direct = rdma::kind_of(e.what.immediate) == rdma::write_kind::direct;
+                return e.from == 0 && direct == f.large && rdma::kind_of(e.what.immediate) != rdma::write_kind::notice
+                           ? f.status
+                           : nullptr;
+            };
+            INFO(f.status << (lazy ? ", lazy" : ""));
+            CHECK(over_verbs(
+                      3, {.lazy = lazy, .reach = reach_of::everything, .shape = {.failure_grace = 0.02}},
+                      [&](int r, auto& own, auto complain) {
+                          verbs_transport& w = *own;
+                          ear e;
+                          w.listening = &e;
+                          std::vector<std::byte> data(f.large ? 100'000 : 100);
+                          const piece p{data.data(), data.size()};
+                          // Rank 2 is not concerned.
+                          if (r == 2) {
+                              w.receive(1, label_of(0, 0, 0), &p, 1);
+                              if (!until(w, [&] { return w.received(1) == 1 && e.count(said_leave) == 1; }))
+                                  complain("not received: " + e.text());
+                              if (e.count("failed") > 0) complain(e.text());
+                              return;
+                          }
+                          if (r == 0)
+                              w.send(1, label_of(0, 0, 0), &p, 1);
+                          else
+                              w.receive(0, label_of(0, 0, 0), &p, 1), w.send(2, label_of(0, 0, 0), &p, 1);
+                          if (r == 0) {
+                              if (!until(w, [&] { return e.count("failed 1") == 1; }))
+                                  return complain("not reported: " + e.text());
+                              if (e.reasons.back().find(f.status) == std::string::npos)
+                                  complain("not its status: " + e.reasons.back());
+                              w.tell(1, {control_kind::board, 0, 0, 0, ""});
+                          }
+                          if (r == 1 && !until(w, [&] { return e.count(said_board) == 1; }))
+                              complain("no control message: " + e.text());
+                          idle(w, 0.1);
+                          if (r == 0 && e.count("failed") != 1) complain(e.text());
+                          if (w.received(1 - r) != 0) complain("arrived");
+                          if (e.count("lost") > 0) complain(e.text());
+                          if (r == 1 && !until(w, [&] { return w.sent(2) == 1; }))
+                              complain("nothing goes to others any more: " + e.text());
+                          w.abandon();
+                      },
+                      net) == "");
+            CHECK(net->opened() == 4);
+            CHECK(net->stopped() >= 3);  // rank 2 may just end
+        }
+}
+
+TEST_CASE("verbs: a wrong key is reported at once by the rank that used it, by the other after a grace period",
+    "[verbs_transport]") {
+    const auto net = std::make_shared<dry_network>(true);
+    std::vector<std::unique_ptr<rank_device>> devices;
+    for (int r = 0; r < 2; ++r) devices.push_back(std::make_unique<rank_device>(net, r, reach_of::nothing));
+    std::atomic<bool> dropped{false};
+    std::vector<std::byte> there(100'000), here(100'000, std::byte{5});
+    const auto known_here = devices[0]->registry->add(here.data(), here.size());
+    auto known_there = devices[1]->registry->add(there.data(), there.size());
+    CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
+        auto w =
+            devices[static_cast<std::size_t>(r)]->transport(node, 99, r, members, verbs_shape{.failure_grace = 0.02});
+        ear e;
+        w->listening = &e;
+        if (r == 1) {
+            // The place is granted, and no longer registered when it is written.
+            const piece to{there.data(), there.size()};
+            w->receive(0, label_of(0, 1, 0), &to, 1);
+            if (!until(*w, [&] { return net->log().size() > 0; })) complain("no notice");
+            idle(*w, 0.01);
+            devices[1]->registry->drop(known_there);
+            dropped = true;
+        } else {
+            while (!dropped) w->progress();
+            const piece from{here.data(), here.size()};
+            w->send(1, label_of(0, 1, 0), &from, 1);
+        }
+        if (!until(*w, [&] { return e.count("failed") == 1; })) complain("not reported; " + e.text());
+        if (r == 0 && e.reasons.back().find("remote access error") == std::string::npos) complain(e.reasons.back());
+        idle(*w, 0.1);
+        if (e.count("failed") != 1 || e.count("lost") > 0) complain(e.text());
+        w->abandon();
+    }) == "");
+    CHECK(there == std::vector<std::byte>(there.size()));
+    devices[0]->registry->drop(known_here);
+    devices.clear();
+    CHECK(net->regions() == 0);
+}
+
+TEST_CASE(
+    "verbs: memory that cannot be registered is reported at the first message to a peer, and nothing is left over",
+    "[verbs_transport]") {
+    const auto net = std::make_shared<dry_network>();
+    net->most_registered = 100'000;
+    CHECK(over_verbs(
+              2, {.lazy = false},
+              [&](int r, auto& own, auto complain) {
+                  verbs_transport& w = *own;
+                  ear e;
+                  w.listening = &e;
+                  std::uint64_t value = 0;
+                  const piece p{reinterpret_cast<std::byte*>(&value), 8};
+                  w.send(1 - r, label_of(0, 0, 0), &p, 1);
+                  if (!until(w, [&] { return e.count("failed") == 1; })) complain("not reported; " + e.text());
+                  if (e.reasons.back().find("cannot register") == std::string::npos) complain(e.reasons.back());
+                  if (w.queue_pairs() != 0) complain("there is a queue");
+                  w.abandon();
+              },
+              net) == "");
+    rdma::memory_registry registry(net->device(7));
+    CHECK_THROWS_AS(registry.take(200'000), colls::error);
+    CHECK_THROWS_AS(registry.take(20'000'000), colls::error);
+    CHECK(net->regions() == 0);
+}
+
+TEST_CASE("memory_registry: the pool's memory is registered, and used again; ranges may overlap", "[verbs_transport]") {
+    const auto net = std::make_shared<dry_network>();
+    {
+        rdma::memory_registry registry(net->device(0));
+        random_source random(3);
+        std::vector<std::pair<std::byte*, std::size_t>> taken;
+        for (int turn = 0; turn < 3000; ++turn) {
+            if (taken.size() > 40 || (!taken.empty() && random.one_in(3))) {
+                const std::size_t i = random.below(taken.size());
+                const auto [at, bytes] = taken[i];
+                for (std::size_t k = 0; k < bytes; k += 1000) REQUIRE(at[k] == static_cast<std::byte>(bytes));
+                registry.give(at, bytes);
+                taken[i] = taken.back();
+                taken.pop_back();
+                continue;
+            }
+            const std::size_t bytes = random.below(std::size_t{1} << random.between(0, 22));
+            std::byte* const at = registry.take(bytes);
+            REQUIRE(reinterpret_cast<std::uintptr_t>(at) % 128 == 0);
+            REQUIRE(registry.find(at, bytes).holds(at, bytes));
+            REQUIRE(registry.find(at, bytes).bytes > 0);
+            for (const auto& [other, size] : taken) REQUIRE((at + bytes <= other || other + size <= at));
+            std::fill_n(at, bytes, static_cast<std::byte>(bytes));
+            taken.emplace_back(at, bytes);
+        }
+        for (const auto& [at, bytes] : taken) registry.give(at, bytes);
+        // Ranges within one another, as a user may register them.
+        std::vector<std::byte> own(1000);
+        const auto whole = registry.add(own.data(), 1000), part = registry.add(own.data() + 100, 10);
+        CHECK(registry.find(own.data() + 105, 3).bytes > 0);
+        CHECK(registry.find(own.data() + 105, 30).bytes == 1000);
+        CHECK(registry.find(own.data() + 990, 11).bytes == 0);
+        registry.drop(whole);
+        CHECK(registry.find(own.data() + 105, 30).bytes == 0);
+        CHECK(registry.find(own.data() + 105, 5).bytes == 10);
+        registry.drop(part);
+        // The longer one comes later.
+        const auto inner = registry.add(own.data() + 500, 10), outer = registry.add(own.data(), 1000);
+        CHECK(registry.find(own.data() + 900, 50).bytes == 1000);
+        registry.drop(outer);
+        CHECK(registry.find(own.data() + 900, 50).bytes == 0);
+        registry.drop(inner);
+    }
+    {
+        rdma::memory_registry registry(net->device(0));
+        std::vector<std::byte> own(1000);
+        registry.add(own.data() + 500, 10);
+        registry.add(own.data(), 1000);  // dropped with the registry
+        CHECK(registry.find(own.data() + 900, 50).bytes == 1000);
+    }
+    CHECK(net->regions() == 0);
+}
+
+TEST_CASE("verbs: memory of another device is moved directly, or the failure is reported with its cause",
+    "[verbs_transport]") {
+    struct form {
+        std::size_t bytes;
+        int pieces;
+        // Memory of another device at the sender, at the receiver; whether other memory is registered.
+        bool out, in, known;
+        int fails;  // the rank that reports a failure, or none
+    };
+    for (const form& f : {form{100'000, 1, true, true, true, none}, form{100'000, 4, true, false, true, none},
+             form{100'000, 4, false, true, true, none},
+             form{100, 1, true, false, true, none},  // the device reads it where it lies
+             form{5000, 100, true, false, true, 0},  // but not in so many pieces
+             form{100, 1, false, true, true, 1}, form{100'000, 1, false, true, false, 1},
+             form{100'000, 1, true, false, false, none}, form{40'000, 20, false, true, true, 1}})
+        for (const bool lazy : {false, true}) {
+            INFO(f.bytes << " bytes in " << f.pieces << " pieces, " << (f.out ? "from" : "not from") << " and "
+                         << (f.in ? "to" : "not to") << " another device"
+                         << (f.known ? "" : ", the rest not registered"));
+            const auto net = std::make_shared<dry_network>(lazy);
+            std::vector<std::unique_ptr<rank_device>> devices;
+            for (int r = 0; r < 2; ++r) devices.push_back(std::make_unique<rank_device>(net, r, reach_of::nothing));
+            CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
+                rank_device& own = *devices[static_cast<std::size_t>(r)];
+                std::vector<std::byte> data(2 * f.bytes, static_cast<std::byte>(r));  // every other piece of it
+                const bool foreign = r == 0 ? f.out : f.in;
+                if (foreign || f.known) {
+                    rdma::region all = own.registry->device().add(data.data(), data.size());
+                    all.foreign = foreign;
+                    own.registry->insert(all);
+                }
+                std::vector<piece> pieces;
+                const std::size_t each = f.bytes / static_cast<std::size_t>(f.pieces);
+                for (int i = 0; i < f.pieces; ++i)
+                    pieces.push_back({data.data() + 2 * each * static_cast<std::size_t>(i), each});
+                auto w = own.transport(node, 99, r, members, usual);
+                ear e;
+                w->listening = &e;
+                if (r == 0)
+                    w->send(1, label_of(0, 1, 0), pieces.data(), f.pieces);
+                else
+                    w->receive(0, label_of(0, 1, 0), pieces.data(), f.pieces);
+                const auto over = [&] { return r == 0 ? w->sent(1) == 1 : w->received(0) == 1; };
+                if (f.fails == none) {
+                    if (!until(*w, over)) return complain("not done; " + e.text());
+                    if (r == 1 && (data.front() != std::byte{0} || pieces.back().data[each - 1] != std::byte{0}))
+                        complain("other bytes");
+                } else if (f.fails == r) {
+                    if (!until(*w, [&] { return e.count("failed") > 0; })) return complain("not told; " + e.text());
+                    if (e.reasons.back().find("memory of another device") == std::string::npos)
+                        complain(e.reasons.back());
+                    w->tell(1 - r, {control_kind::board, 0, 0, 0, ""});
+                } else if (!until(*w, [&] { return e.count(said_board) > 0; })) {
+                    complain("no control message; " + e.text());
+                }
+                if ((r == 0 ? w->copied().out : w->copied().in) > 0 && foreign) complain("the processor has copied it");
+                if (f.fails != none) w->abandon();
+                w.reset();
+            }) == "");
+        }
+}
+
+namespace {
+
+/// A control transport that keeps what it is given; the test delivers it.
+struct scripted_control final : message_transport {
+    std::vector<std::string> texts;
+    std::vector<control_message> said;  // without texts
+    std::uint64_t send(int, const message_label&, const piece*, int) override { return 0; }
+    std::uint64_t receive(int, const message_label&, const piece*, int) override { return 0; }
+    std::uint64_t sent(int) const override { return 0; }
+    std::uint64_t received(int) const override { return 0; }
+    void abandon() override {}
+    bool tell(int, const control_message& what) override {
+        texts.emplace_back(what.text);
+        said.push_back(what);
+        return true;
+    }
+    void tell_all(const control_message&) override {}
+    void progress() override {}
+    void idle(double) override {}
+};
+
+}  // namespace
+
+namespace {
+
+/// Two transports, and the control messages between them, on one thread.
+struct two_transports {
+    explicit two_transports(const verbs_shape& shape = {}) {
+        for (int r = 0; r < 2; ++r) {
+            auto control = std::make_unique<scripted_control>();
+            controls[r] = control.get();
+            registries[r] = std::make_shared<rdma::memory_registry>(net->device(r));
+            transports[r] = std::make_unique<verbs_transport>(std::move(control), registries[r], r, 2, shape);
+            transports[r]->linger = 0.01;
+            transports[r]->listening = &listeners[r];
+        }
+    }
+    /// Delivers all control messages, until none is left.
+    void exchange_control() {
+        for (bool any = true; any;) {
+            any = false;
+            for (int r = 0; r < 2; ++r) {
+                std::vector<std::string> texts;
+                std::vector<control_message> said;
+                texts.swap(controls[r]->texts), said.swap(controls[r]->said);
+                for (std::size_t i = 0; i < said.size(); ++i) {
+                    said[i].text = texts[i].c_str();
+                    controls[1 - r]->listening->heard(r, said[i]);
+                    any = true;
+                }
+            }
+        }
+    }
+    const std::shared_ptr<dry_network> net = std::make_shared<dry_network>();
+    ear listeners[2];
+    std::shared_ptr<rdma::memory_registry> registries[2];
+    scripted_control* controls[2];
+    std::unique_ptr<verbs_transport> transports[2];
+};
+
+}  // namespace
+
+TEST_CASE(
+    "verbs: messages written before a peer was lost have arrived when the loss is reported", "[verbs_transport]") {
+    two_transports two;
+    auto& [receiver, sender] = two.transports;
+    std::uint64_t out = 7, in = 0;
+    const piece po{reinterpret_cast<std::byte*>(&out), 8}, pi{reinterpret_cast<std::byte*>(&in), 8};
+    receiver->receive(1, label_of(1, 0, 0), &pi, 1);
+    sender->send(0, label_of(1, 0, 0), &po, 1);
+    two.exchange_control();
+    sender->progress();  // it writes
+    REQUIRE(receiver->received(1) == 0);
+    two.controls[0]->listening->lost(1, "the end");
+    CHECK(receiver->received(1) == 1);
+    CHECK(in == 7);
+    CHECK(two.listeners[0].text() == "lost 1; (the end) ");
+    receiver->abandon();
+}
+
+TEST_CASE("verbs: asking how many messages have left changes nothing; waiting posts one signalled request",
+    "[verbs_transport]") {
+    for (const bool asks : {false, true}) {
+        INFO((asks ? "with" : "without") << " calls of sent");
+        two_transports two(verbs_shape{.signal_after = 1e-3});
+        auto& [receiver, sender] = two.transports;
+        std::vector<std::byte> data(1000);  // too long to be inlined: the device reads it where it lies
+        two.registries[1]->add(data.data(), data.size());
+        const piece p{data.data(), data.size()};
+        sender->send(0, label_of(1, 0, 0), &p, 1);
+        two.exchange_control();
+        sender->progress();
+        REQUIRE(two.net->log().size() == 1);
+        CHECK(!two.net->log()[0].what.signalled);
+        // The peer does not progress, so it does not acknowledge.
+        for (int i = 0; asks && i < 1000; ++i) CHECK(sender->sent(0) == 0);
+        CHECK(two.net->log().size() == 1);
+        const double begin = seconds_now();
+        while (two.net->log().size() < 2 && seconds_now() < begin + patience_s) {
+            sender->progress();
+            if (asks) CHECK(sender->sent(0) == 0);
+        }
+        CHECK(seconds_now() - begin > 1e-3);
+        for (int i = 0; i < 100; ++i) sender->progress();
+        CHECK(sender->sent(0) == 1);
+        const auto log = two.net->log();
+        REQUIRE(log.size() == 2);
+        CHECK((log[1].what.signalled && !log[1].what.announces));
+    }
+}
+
+TEST_CASE(
+    "verbs: a connection goes through its states in order, and ignores events out of order", "[verbs_transport]") {
+    using s = rdma::connection_state;
+    using e = rdma::connection_event;
+    using rdma::state_after;
+    // The own greeting goes first, or the peer's does.
+    CHECK(state_after(s::unopened, e::open) == s::opened);
+    CHECK(state_after(s::opened, e::greet) == s::greeted);
+    CHECK(state_after(s::greeted, e::connect) == s::connected);
+    CHECK(state_after(s::opened, e::connect) == s::connected);
+    CHECK(state_after(s::connected, e::greet) == s::connected);
+    CHECK(state_after(s::connected, e::confirm) == s::ready);
+    for (const s from : {s::opened, s::greeted, s::connected, s::ready, s::closed})
+        CHECK(state_after(from, e::close) == s::closed);
+    CHECK(state_after(s::unopened, e::close) == s::unopened);
+    for (const e event : {e::greet, e::connect, e::confirm}) {
+        CHECK(state_after(s::unopened, event) == s::unopened);
+        CHECK(state_after(s::ready, event) == s::ready);
+    }
+    CHECK(state_after(s::opened, e::confirm) == s::opened);
+    CHECK(state_after(s::greeted, e::confirm) == s::greeted);
+    for (const e event : {e::open, e::greet, e::connect, e::confirm}) CHECK(state_after(s::closed, event) == s::closed);
+    for (const s from : {s::unopened, s::ready, s::closed}) CHECK(!rdma::is_connecting(from));
+    for (const s from : {s::opened, s::greeted, s::connected}) CHECK(rdma::is_connecting(from));
+}
+
+TEST_CASE("verbs: queue pairs are made on first use, to the peers of messages only", "[verbs_transport]") {
+    CHECK(over_verbs(4, {}, [&](int r, auto& own, auto complain) {
+        verbs_transport& w = *own;
+        ear e;
+        w.listening = &e;
+        std::uint64_t out = 1, in = 0;
+        const piece po{reinterpret_cast<std::byte*>(&out), 8}, pi{reinterpret_cast<std::byte*>(&in), 8};
+        if (w.queue_pairs() != 0) complain("queues from the start");
+        for (std::uint64_t i = 0; i < 3; ++i) {
+            w.receive((r + 3) % 4, label_of(0, 0, i), &pi, 1);
+            w.send((r + 1) % 4, label_of(0, 0, i), &po, 1);
+            if (!until(w, [&] { return w.received((r + 3) % 4) == i + 1 && w.sent((r + 1) % 4) == i + 1; }))
+                complain("not done: " + e.text());
+            if (w.queue_pairs() != 2) complain("queues: " + std::to_string(w.queue_pairs()));
+        }
+    }) == "");
+}
+
+TEST_CASE("verbs: a malformed greeting, or one of another version or shape, is refused", "[verbs_transport]") {
+    const auto net = std::make_shared<dry_network>();
+    std::string good;
+    for (int turn = 0; turn < 5; ++turn) {
+        auto control = std::make_unique<scripted_control>();
+        scripted_control& peer = *control;
+        verbs_transport w(std::move(control), std::make_shared<rdma::memory_registry>(net->device(0)), 0, 2);
+        w.linger = 0.01;
+        ear e;
+        w.listening = &e;
+        std::uint64_t value = 0;
+        const piece p{reinterpret_cast<std::byte*>(&value), 8};
+        w.receive(1, label_of(0, 0, 0), &p, 1);
+        REQUIRE(peer.texts.size() == 1);
+        if (turn == 0) good = peer.texts[0];
+        std::string text = good;
+        if (turn == 1) text.pop_back();
+        if (turn == 2) text[5] = 'x';
+        if (turn == 3) text[0] = text[0] == '0' ? '1' : '0';
+        if (turn == 4) text[2 * 20] = text[2 * 20] == 'f' ? 'e' : 'f';  // slots
+        peer.listening->heard(1, {control_kind::wiring, 0, 0, 0, text.c_str()});
+        w.progress();
+        INFO("case " << turn << ": " << e.text());
+        CHECK(e.count("failed 1") == (turn == 0 ? 0 : 1));
+        w.progress();
+        CHECK(e.count("failed") == (turn == 0 ? 0 : 1));
+        w.abandon();
+    }
+}
