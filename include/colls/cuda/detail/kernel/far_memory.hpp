@@ -62,7 +62,7 @@ struct far_layout {
     constexpr std::uint32_t most_places() const {
         return ranks <= 128 ? 128 : ranks <= 256 ? 256 : ranks <= 512 ? 512 : 1024;
     }
-    static_assert(max_ranks_of_hosts <= 1024);
+    static_assert(max_ranks_of_hosts == 1024);
     constexpr std::uint64_t place_bytes() const {
         const std::uint64_t each = window_bytes / (most_places() / 2) / 128 * 128;
         return each < 128 ? 128 : each;
@@ -73,12 +73,11 @@ struct far_layout {
     }
     /// Entries of the list of such pieces. At most 2 * most_places() are under way, fewer than the entries, so that
     /// before an entry is written again, one behind it is over; and then the proxy, which reads them in order, has read
-    /// it.
-    constexpr std::uint32_t mail_entries() const { return 4 * most_places(); }
-    constexpr std::uint64_t mail_bytes() const {
-        return 128 + mail_entries() * sizeof(far_mail) + 2 * std::uint64_t{most_places()} * 8;
-    }
-    constexpr std::uint64_t channel_bytes() const { return 256 + arrived_bytes() + 2 * post_bytes() + mail_bytes(); }
+    /// it. As many in any group: kernels that post look behind them, and what is constant takes no registers.
+    static constexpr std::uint32_t mail_entries = 4 * max_ranks_of_hosts, moved_entries = max_ranks_of_hosts;
+    static constexpr std::uint64_t mail_bytes =
+        128 + mail_entries * sizeof(far_mail) + 2 * std::uint64_t{moved_entries} * 8;
+    constexpr std::uint64_t channel_bytes() const { return 256 + arrived_bytes() + 2 * post_bytes() + mail_bytes; }
     constexpr std::uint64_t bytes() const {
         return static_cast<std::uint64_t>(ranks) * shadow_bytes +
                static_cast<std::uint64_t>(channels) * channel_bytes();
@@ -117,14 +116,14 @@ struct far_memory {
     }
     /// Pieces of messages between two ranks so far: written by the channel's kernels.
     COLLS_HOST_DEVICE std::uint64_t* mailed(int channel) const {
-        return reinterpret_cast<std::uint64_t*>(of_channel(channel + 1) - layout.mail_bytes());
+        return reinterpret_cast<std::uint64_t*>(of_channel(channel + 1) - layout.mail_bytes);
     }
     COLLS_HOST_DEVICE far_mail& mail(int channel, std::uint64_t number) const {
-        return reinterpret_cast<far_mail*>(mailed(channel) + 16)[number & (layout.mail_entries() - 1)];
+        return reinterpret_cast<far_mail*>(mailed(channel) + 16)[number & (layout.mail_entries - 1)];
     }
     /// 1 where the piece in a place has left, or arrived: written by the proxy, and set to 0 before by the kernel.
     COLLS_HOST_DEVICE std::uint64_t* moved(int channel, bool receives, std::uint32_t place) const {
-        return reinterpret_cast<std::uint64_t*>(of_channel(channel + 1)) - (receives ? 1u : 2u) * layout.most_places() +
+        return reinterpret_cast<std::uint64_t*>(of_channel(channel + 1)) - (receives ? 1u : 2u) * layout.moved_entries +
                place;
     }
     COLLS_HOST_DEVICE std::byte* place(int channel, bool receives, std::uint32_t place) const {
