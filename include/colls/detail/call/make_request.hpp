@@ -145,7 +145,7 @@ void set_counts(request& q, list<std::size_t>& to, const Counts& counts) {
     static_assert(std::is_integral_v<I>, "colls: counts are a contiguous range of integers");
     if constexpr (std::is_integral_v<I>) {
         const auto* const at = std::data(counts);
-        for (std::size_t i = 0; i < std::size(counts); ++i) {
+        for (std::size_t i = 0; i < static_cast<std::size_t>(std::size(counts)); ++i) {
             if constexpr (std::is_signed_v<I>) q.negative = q.negative || at[i] < 0;
             to.push_back(static_cast<std::size_t>(at[i]));
         }

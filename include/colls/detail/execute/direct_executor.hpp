@@ -56,7 +56,7 @@ private:
     enum class entry {
         agreed,   ///< all go by the plan that the operation begins with
         open,     ///< its buffers are within reach, and others' perhaps not: all agree on a plan once all have entered
-        bounced,  ///< its buffers are out of reach: it copies them as a whole to and from memory that is reached
+        bounced,  ///< its buffers are out of reach: they are copied, to and from memory within reach
         decided   ///< its buffers are out of reach: so it knows already which plan all will agree on
     };
     struct entry_copies {
@@ -333,17 +333,17 @@ inline void direct_executor::enter() {
     const std::size_t copied = padded(copies.input) + padded(copies.output) + 2 * copies.table;
     own.scratch = take_memory(slots + copied, how == entry::decided && slots > 0 && follows.within == reach::scratch);
     copy_buffers(own, copies, own.scratch + slots);
-    operation_line& told = line_of(self_.rank);
-    told.fingerprint = fingerprint_;
-    told.in = to_be_published(own.in, own.in_reached);
-    told.out = to_be_published(own.out, own.out_reached);
-    told.scratch = self_.access.to_offset(own.scratch);
-    told.in_offsets = self_.access.to_offset(own.in_offsets);
-    told.out_offsets = self_.access.to_offset(own.out_offsets);
-    told.count = own.count;
+    operation_line& published = line_of(self_.rank);
+    published.fingerprint = fingerprint_;
+    published.in = to_be_published(own.in, own.in_reached);
+    published.out = to_be_published(own.out, own.out_reached);
+    published.scratch = self_.access.to_offset(own.scratch);
+    published.in_offsets = self_.access.to_offset(own.in_offsets);
+    published.out_offsets = self_.access.to_offset(own.out_offsets);
+    published.count = own.count;
     const bool runs = agreed || how == entry::decided;
     phase_ = runs ? direct_phase::running : direct_phase::agreeing;
-    told.progress.store(progress_word(0, 0), std::memory_order_release);
+    published.progress.store(progress_word(0, 0), std::memory_order_release);
     wake_sleepers(self_);
     if (runs && laid_out != &follows) lay_out(follows);  // now, while the entry is on its way
 }
