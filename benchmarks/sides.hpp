@@ -2,6 +2,7 @@
 // the driver gives it a turn (measure.hpp).
 #pragma once
 
+#include "../tools/input.hpp"
 #include "measure.hpp"
 #include "statistics.hpp"
 
@@ -20,14 +21,7 @@
 namespace bench {
 
 inline std::size_t parse_size(const std::string& text) {
-    std::size_t end = 0;
-    std::size_t value = std::stoull(text, &end);
-    for (const char c : text.substr(end)) {
-        if (c == 'K' || c == 'k') value <<= 10;
-        if (c == 'M' || c == 'm') value <<= 20;
-        if (c == 'G' || c == 'g') value <<= 30;
-    }
-    return value;
+    return static_cast<std::size_t>(input::parse_size(text, 40));
 }
 inline std::string show_size(std::size_t bytes) {
     if (bytes >= 1 << 20 && bytes % (1 << 20) == 0) return fmt::format("{} MB", bytes >> 20);

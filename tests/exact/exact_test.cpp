@@ -45,6 +45,14 @@ static_assert(colls::is_commutative<colls::exact_t, exact_sum<float>>);
 static_assert(colls::operator_on<colls::exact_t, exact_sum<half>> && !colls::operator_on<colls::exact_t, float>);
 static_assert((exact_sum<double>(1e300) + exact_sum<double>(1.0) - exact_sum<double>(1e300)).value() == 1.0);
 
+// A number of 64 bits below the least one: more than half of it is that one, half of it is zero, being even.
+constexpr std::uint64_t half_of_least = std::uint64_t{1} << 63;
+constexpr int below_least = colls::detail::number_format<float>::lowest - 64;
+static_assert(colls::detail::nearest<float>(false, half_of_least + 1, false, below_least) == 1);
+static_assert(colls::detail::nearest<float>(false, half_of_least, true, below_least) == 1);
+static_assert(colls::detail::nearest<float>(false, half_of_least, false, below_least) == 0);
+static_assert(colls::detail::nearest<float>(false, ~std::uint64_t{0}, true, below_least - 1) == 0);
+
 }  // namespace
 
 TEMPLATE_TEST_CASE(
