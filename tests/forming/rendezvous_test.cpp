@@ -879,6 +879,29 @@ TEST_CASE("rendezvous: a rank 0 that does not know the token gets no rank", "[re
     }
 }
 
+TEST_CASE("rendezvous: a rank that does not come to a step of forming is named at the deadline", "[rendezvous]") {
+    for (const int rank : {0, 2}) {
+        int pair[2];
+        REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
+        const descriptor silent(pair[1]);
+        std::vector<descriptor> ends;
+        if (rank == 0) ends.resize(3);  // itself, one that needs no connection, and the one that is silent
+        ends.emplace_back(pair[0]);
+        forming_line line(rank, std::move(ends));
+        outcome o;
+        try {
+            line.meet(0.02);
+        } catch (const colls::error& e) {
+            o.failed = e;
+        }
+        const int silent_rank = rank == 0 ? 3 : 0;
+        REQUIRE(o.is(errc::timeout));
+        CHECK(o.failed->rank() == rank);
+        CHECK(o.failed->peer() == silent_rank);
+        CHECK(lacks(o.text(), {"rank " + std::to_string(silent_rank) + " has not formed the group within 0.02 s"}) == "");
+    }
+}
+
 TEST_CASE("rendezvous: what comes of an acceptance if no table follows", "[rendezvous]") {
     const int port = free_port();
     const auto after = [port](std::function<void(int)> act, double timeout = ample) {

@@ -127,6 +127,19 @@ TEST_CASE("tcp: frames and hellos are parsed as they were written, and other byt
     CHECK_FALSE(parse_peer_hello(bytes));
 }
 
+TEST_CASE("tcp: no character of a peer's text moves the cursor of a terminal", "[tcp_transport]") {
+    std::byte from[256];
+    char to[257];
+    for (int i = 0; i < 256; ++i) from[i] = static_cast<std::byte>(i);
+    print(from, 256, to);
+    for (int i = 0; i < 256; ++i) {
+        INFO(i);
+        const bool moves = i < 32 || i == 127;
+        CHECK(to[i] == (moves ? ' ' : static_cast<char>(i)));
+    }
+    CHECK(to[256] == '\0');
+}
+
 // ---- messages -------------------------------------------------------------------------------------------------------
 
 TEST_CASE(

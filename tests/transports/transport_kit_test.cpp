@@ -300,6 +300,21 @@ struct cuts_texts : passing_transport {
         return to_->tell(peer, {what.what, what.a, what.b, what.c, text.c_str()});
     }
 };
+/// Reports what a rank tells twice.
+struct hears_twice : passing_transport {
+    using passing_transport::passing_transport;
+    void heard(int peer, const control_message& what) override {
+        passing_transport::heard(peer, what);
+        if (what.what == control_kind::board) passing_transport::heard(peer, what);
+    }
+};
+/// Sends the second word of control messages with its highest bit changed.
+struct changes_words : passing_transport {
+    using passing_transport::passing_transport;
+    bool tell(int peer, const control_message& what) override {
+        return to_->tell(peer, {what.what, what.a, what.b ^ std::uint64_t{1} << 63, what.c, what.text});
+    }
+};
 /// Reports a rank that leaves as lost.
 struct takes_leave_for_loss : passing_transport {
     using passing_transport::passing_transport;
@@ -360,6 +375,8 @@ TEST_CASE("transport kit: a transport as a user writes it keeps the contract, an
     CHECK(has(breach<goes_on>(), "abandon"));
     CHECK(has(breach<tells_some>(), "broken is reported"));
     CHECK(has(breach<cuts_texts>(), "another control message"));
+    CHECK(has(breach<hears_twice>(), "another control message"));
+    CHECK(has(breach<changes_words>(), "another control message"));
     CHECK(has(breach<takes_leave_for_loss>(), "reported lost"));
     CHECK(has(breach<leaves_twice>(), "after leave"));
     CHECK(has(breach<sleeps_on>(), "idle does not end"));
