@@ -20,9 +20,7 @@
 
 namespace bench {
 
-inline std::size_t parse_size(const std::string& text) {
-    return static_cast<std::size_t>(input::parse_size(text, 40));
-}
+inline std::size_t parse_size(const std::string& text) { return static_cast<std::size_t>(input::parse_size(text, 40)); }
 inline std::string show_size(std::size_t bytes) {
     if (bytes >= 1 << 20 && bytes % (1 << 20) == 0) return fmt::format("{} MB", bytes >> 20);
     if (bytes >= 1 << 10 && bytes % (1 << 10) == 0) return fmt::format("{} KB", bytes >> 10);

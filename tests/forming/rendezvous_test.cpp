@@ -898,7 +898,8 @@ TEST_CASE("rendezvous: a rank that does not come to a step of forming is named a
         REQUIRE(o.is(errc::timeout));
         CHECK(o.failed->rank() == rank);
         CHECK(o.failed->peer() == silent_rank);
-        CHECK(lacks(o.text(), {"rank " + std::to_string(silent_rank) + " has not formed the group within 0.02 s"}) == "");
+        CHECK(
+            lacks(o.text(), {"rank " + std::to_string(silent_rank) + " has not formed the group within 0.02 s"}) == "");
     }
 }
 
