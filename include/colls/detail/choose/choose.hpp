@@ -268,13 +268,15 @@ inline schedule_choice resolve(
     const bool unsized = is_unsized(c);
     const std::size_t bytes = unsized ? 0 : c.count * c.element, posted = unsized ? 0 : eager_bytes(c, self.size);
     const bool in_order = c.op && !c.op->commutative;
-    eager = eager && !unsized && !c.in_offsets;
+    eager = eager && !unsized;
     const int root = self.layout.two_levels != nullptr && depends_on_root(self, c.what) ? c.root : 0;
+    // Blocks of unlike lengths: the longest decides, too. A call with a root has no counts that all ranks know.
+    const std::uint64_t also = c.in_offsets && !unsized ? size_class(posted) : static_cast<std::uint64_t>(root);
     const std::uint64_t key = size_class(bytes) | static_cast<std::uint64_t>(c.what) << 16 |
                               std::uint64_t{in_order} << 20 | std::uint64_t{unsized} << 21 |
                               std::uint64_t{eager} << 22 | std::uint64_t{posted <= eager_capacity} << 23 |
                               std::uint64_t{c.reproducible} << 24 | std::uint64_t{near_so_far(self)} << 25 |
-                              std::uint64_t{for_sample} << 26 | static_cast<std::uint64_t>(root) << 32;
+                              std::uint64_t{for_sample} << 26 | also << 32;
     if (const schedule_choice* const p = self.choices.find(key, [](const schedule_choice&) { return true; })) return *p;
     const demand d{
         c.what, class_bytes(bytes), posted, in_order, unsized, eager, c.reproducible || (for_sample && c.op), root};

@@ -26,10 +26,19 @@ namespace colls::inline v1::detail {
 /// The name of the eager path among those of schedules, in texts and in COLLS_SCHEDULE.
 inline constexpr std::string_view eager_name = "eager";
 
+/// Where a rank's block lies in the whole, in elements, as all ranks know.
+constexpr extent eager_block(const call& c, int n, int rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    if (c.in_offsets) return {c.in_offsets[r], c.in_offsets[r + 1] - c.in_offsets[r]};
+    return balanced(c.count, static_cast<std::size_t>(n), r);
+}
 /// Bytes that the busiest rank posts.
 constexpr std::size_t eager_bytes(const call& c, int n) {
-    const bool own = traits_of(c.what).in == content::own_block;
-    return (own ? balanced(c.count, static_cast<std::size_t>(n), 0).count : c.count) * c.element;
+    if (traits_of(c.what).in != content::own_block) return c.count * c.element;
+    std::size_t longest = 0;
+    for (int r = 0; r < (c.in_offsets ? n : 1); ++r)
+        if (const std::size_t k = eager_block(c, n, r).count; k > longest) longest = k;
+    return longest * c.element;
 }
 
 /// Executes one call whose eager_bytes are eager_capacity at most.
@@ -66,9 +75,7 @@ public:
     }
 
 private:
-    extent block(int r) const {
-        return balanced(c_.count, static_cast<std::size_t>(self_.size), static_cast<std::size_t>(r));
-    }
+    extent block(int r) const { return eager_block(c_, self_.size, r); }
     /// Makes this rank's result of what the ranks post.
     void receive(const collective_traits& is, std::size_t posted) {
         const extent all{0, c_.count}, own = block(self_.rank), part = is.out == content::own_block ? own : all;

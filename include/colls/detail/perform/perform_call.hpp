@@ -46,7 +46,7 @@ inline schedule_choice resolve_schedule(rank_context& self, const request& q, bo
 inline bool depends_on_distance(const rank_context& self, const request& q) {
     const call& c = q.c;
     if (self.by_messages || self.crowded || self.size == 1 || self.env.schedule) return false;
-    if (is_unsized(c) || c.in_offsets) return false;
+    if (is_unsized(c)) return false;
     const std::size_t posted = eager_bytes(c, self.size);
     return posted >= distance::eager_bytes_for_sample && posted <= eager_capacity;
 }
