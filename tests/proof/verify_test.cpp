@@ -429,6 +429,17 @@ TEST_CASE("slots without a home may hold anything, and their contents are not ke
         return st;
     };
     CHECK(verify(through, 3).law == law::complete);
+    // Also where the rank that it passed through has got it by another way.
+    loose twice = through;
+    twice.round_count = 3;
+    twice.steps = [before = through.steps](int rank, int n, int round, int port) {
+        if (round < 2) return before(rank, n, round, port);
+        if (rank == 0) return step{.send = {1, block(0)}};
+        return rank == 1 ? step{.recv = {0, block(0)}} : step{};
+    };
+    CHECK(verify(twice, 3).law == law::complete);
+    CHECK(verify(twice, 3).rank == 2);
+    CHECK(verify(twice, 3).block == 0);
     // Sent along with the rest it does no harm.
     loose along = s;
     along.steps = [right = s.steps](int rank, int n, int round, int port) {
