@@ -53,6 +53,18 @@ const element_type& float_type() { return *type_named("float"); }
 
 }  // namespace
 
+TEST_CASE("perf: the bound counts what must be copied, in whole buffers", "[perf]") {
+    for (const job j : {job::broadcast, job::all_gather, job::all_to_all, job::all_to_all_v})
+        CHECK(least_copies(j, 4) == 3. / 4);
+    for (const job j : {job::scatter, job::gather}) CHECK(least_copies(j, 4) == 3. / 16);
+    for (const job j : {job::reduce, job::reduce_scatter}) CHECK(least_copies(j, 4) == 5. / 8);
+    CHECK(least_copies(job::all_reduce, 4) == 1);
+    CHECK(least_copies(job::barrier, 4) == 0);
+    CHECK(bus_factor(job::all_reduce, 4) == 3. / 2);
+    CHECK(bus_factor(job::all_gather, 4) == 3. / 4);
+    CHECK(bus_factor(job::broadcast, 4) == 1);
+}
+
 TEST_CASE("perf: a chart leaves out what has no bytes or no time", "[perf]") {
     const auto measured = [](std::size_t bytes, double seconds) {
         row r;
