@@ -315,6 +315,31 @@ TEST_CASE("many processes on a core: a schedule that each plans fast, where ther
     }
 }
 
+TEST_CASE("predictions: of messages, each costs both its ranks its time, and no unit is cut", "[automatic]") {
+    using namespace colls;
+    constexpr int n = 7;
+    const detail::machine figures{.alpha = 0, .beta = 0, .gamma = 0, .cores = n, .message = 1};
+    detail::rank_context e(0, n, detail::group_memory(), std::make_shared<fake_backend>(figures));
+    e.by_messages = true;
+    int more_than_rounds = 0;
+    for (const collective what : collectives) {
+        const detail::candidates all = detail::all_candidates_of(what);
+        for (int i = 0; i < all.count; ++i) {
+            const detail::candidate& c = all.first[i];
+            if (!c.schedule.supports(n)) continue;
+            INFO(name_of(what) << " by " << c.name);
+            const cost counted = detail::traffic_of_candidate(c, n);
+            const double others = static_cast<double>(counted.critical_messages - 2L * counted.rounds);
+            const detail::prediction p = detail::predicted(c, e, detail::model_of(figures, n), 4000);
+            CHECK(p.seconds == Catch::Detail::Approx(0.5 * others));
+            CHECK(p.chunk == detail::whole_unit_bytes);
+            more_than_rounds += others > 0;
+        }
+    }
+    CHECK(more_than_rounds > 5);
+    e.by_messages = false;
+}
+
 TEST_CASE(
     "the eager path: taken for what the figures of near and of far cores allow, by each collective", "[automatic]") {
     using namespace colls;
