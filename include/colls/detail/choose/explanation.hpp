@@ -65,7 +65,8 @@ inline std::string explanation(const rank_context& self, collective what, std::s
         self.env.schedule ? ", COLLS_SCHEDULE=" : "", self.env.schedule ? self.env.schedule : "",
         d.reproducible ? ", reproducible" : "");
     std::string text = row;
-    if (!tuned_name(what, self.size, d.bytes).empty()) text += std::string("  by COLLS_TUNE: ") + tuning()->path + "\n";
+    if (const tuned_schedule by = tuned_for(what, self.size, d.bytes); !by.name.empty())
+        text += std::string("  by COLLS_TUNE: ") + by.path + "\n";
     const candidates by_hosts = two_level_candidates(self, what, d.root);
     const auto fits = [&](const candidate& c) { return !d.reproducible || c.single_fold; };
     int width = 20;

@@ -443,7 +443,7 @@ inline bool direct_executor::try_wait(const instruction& i, std::size_t chunk) {
 inline bool direct_executor::copy(const instruction& i) {
     const location& from = program_->operands[static_cast<std::size_t>(i.first)];
     const int to_rank = rank_of(i.to.rank), from_rank = rank_of(from.rank);
-    const recorded_work recorder(*this, recorded::copy, i, to_rank != self_.rank ? to_rank : from_rank);
+    const recorded_work recorder(*this, traced_part::copy, i, to_rank != self_.rank ? to_rank : from_rank);
     const rank_buffers *to = buffers_of(to_rank), *source = buffers_of(from_rank);
     if (!to || !source) {
         site.peer = to ? from_rank : to_rank;
@@ -499,7 +499,7 @@ inline bool direct_executor::copy_twice(
 }
 
 inline bool direct_executor::fold(const instruction& i) {
-    const recorded_work recorder(*this, recorded::fold, i, none);
+    const recorded_work recorder(*this, traced_part::fold, i, none);
     const rank_buffers& own = *buffers_of(self_.rank);
     const location* sources = program_->operands.data() + i.first;
     const std::size_t count = chunk_of(unit_in(own, buffer_kind::input, i.unit)).count;

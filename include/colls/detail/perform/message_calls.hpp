@@ -96,7 +96,7 @@ inline operation_state* begin_checked_message(
     o.now = {};
     o.done = false;
     o.begin();
-    o.traced_from = self.env.traces ? begin_trace(self) : 0;
+    o.traced_from = self.trace ? self.trace->begin() : 0;
     hand_to_caller(self, *taken.release());
     if (kind == operation_kind::send && !self.by_messages) {
         // Offered now, so that its receiver may copy it whatever this rank does next.

@@ -4,7 +4,6 @@
 
 #include <colls/detail/choose/choose.hpp>
 #include <colls/detail/execute/eager.hpp>
-#include <colls/detail/execute/trace.hpp>
 #include <colls/detail/group/in_call.hpp>
 #include <colls/detail/perform/check_arguments.hpp>
 #include <colls/detail/perform/interface.hpp>
@@ -101,7 +100,7 @@ inline void perform(rank_context& self, request& q) {
     const call& c = q.c;
     if (self.log.has_refused) tell_refusal(self, nullptr);
     if (c.packed) c.packed->pack();
-    const double from = self.env.traces ? begin_trace(self) : 0;
+    const double from = self.trace ? self.trace->begin() : 0;
     const std::uint64_t number = self.log.count;
     try {
         if (p.plan == nullptr) {
@@ -114,11 +113,12 @@ inline void perform(rank_context& self, request& q) {
         }
     } catch (...) {
         call_ended_by_error(self, name_of(c.what));
-        if (from != 0) put_trace(self, c, name_of(c.what), p.name, none, number, from, {.failed = true});
+        if (from != 0) self.trace->end(c, {name_of(c.what), p.name, none, number, from, false, true});
         throw;
     }
     no_longer_active(self);
-    if (from != 0) put_trace(self, c, name_of(c.what), p.name, none, number, from);
+    if (from != 0) [[unlikely]]
+        self.trace->end(c, {name_of(c.what), p.name, none, number, from, false, false});
     if (c.packed) c.packed->unpack();
 }
 

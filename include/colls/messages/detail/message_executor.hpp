@@ -225,7 +225,7 @@ inline bool message_executor::has_left(const instruction& i) {
 }
 
 inline void message_executor::copy(const instruction& i) {
-    const recorded_work recorder(*this, recorded::copy, i, none);
+    const recorded_work recorder(*this, traced_part::copy, i, none);
     const auto at = static_cast<std::size_t>(i.first);
     std::size_t count, room;
     const std::byte* const from = address(program_->operands[at], i.unit, count);
@@ -236,7 +236,7 @@ inline void message_executor::copy(const instruction& i) {
 }
 
 inline void message_executor::fold(const instruction& i) {
-    const recorded_work recorder(*this, recorded::fold, i, none);
+    const recorded_work recorder(*this, traced_part::fold, i, none);
     make_room_for_operands(i);
     const int first = first_operand(i);
     std::size_t count = 0;
