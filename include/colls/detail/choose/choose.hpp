@@ -12,9 +12,9 @@
 #include <colls/detail/execute/eager.hpp>
 #include <colls/detail/plan/plan_size.hpp>
 #include <colls/detail/prove/examine.hpp>
-#include <colls/detail/prove/proof_size.hpp>
 #include <colls/detail/request/known_families.hpp>
 #include <colls/detail/request/request.hpp>
+#include <colls/detail/support/rank_error.hpp>
 #include <colls/schedules/direct.hpp>
 
 namespace colls::inline v1::detail {
@@ -65,9 +65,9 @@ struct demand {
     if (name == "mailbox") return eager_name;  // the former name
     if (name == eager_name || is_known_name(name)) return name;
     error_text text;
-    text << "colls: rank " << self.rank << ": COLLS_SCHEDULE is " << name << ", which is none of: " << eager_name;
+    text << "COLLS_SCHEDULE is " << name << ", which is none of: " << eager_name;
     for (const std::string_view known : known_names()) text << ", " << known;
-    throw error(errc::invalid_argument, text.text(), self.rank);
+    throw_of_rank(self.rank, errc::invalid_argument, text);
 }
 
 inline reach reached_by(const rank_context& self) { return self.by_messages ? reach::nothing : reach::buffers; }
@@ -148,27 +148,18 @@ constexpr bool eager_pays(double eager, double scheduled, double staged) {
         only_short = fits(list.first[i]) && !takes_long_to_plan(list.first[i], self);
     prediction best;
     bool found = false;
-    for (int i = 0; i < list.count; ++i) {
-        const candidate& c = list.first[i];
-        if (!fits(c)) continue;
-        if (!is_weighed(c, self, within)) {
-            if (!found && best.of == nullptr) best = {&c, whole_unit_bytes, 0};
-            continue;
-        }
-        const prediction p = prediction_of(c);
-        if (found && p.seconds >= best.seconds) continue;
-        best = p;
-        found = true;
-    }
+    const auto weigh = [&](const candidate& c, auto predict) {
+        if (!is_weighed(c, self, within)) return false;
+        if (const prediction p = predict(c); !found || p.seconds < best.seconds) best = p;
+        return found = true;
+    };
+    for (int i = 0; i < list.count; ++i)
+        if (const candidate& c = list.first[i]; fits(c) && !weigh(c, prediction_of) && best.of == nullptr)
+            best = {&c, whole_unit_bytes, 0};
     const candidates by_hosts = d.in_order || d.only_direct ? candidates{} : two_level_candidates(self, d.what, d.root);
-    for (int i = 0; i < by_hosts.count; ++i) {
-        const candidate& c = by_hosts.first[i];
-        if (!fits(c) || !is_weighed(c, self, within)) continue;
-        const prediction p = predicted(c, self, m, d.bytes);
-        if (found && p.seconds >= best.seconds) continue;
-        best = p;
-        found = true;
-    }
+    for (int i = 0; i < by_hosts.count; ++i)
+        if (const candidate& c = by_hosts.first[i]; fits(c))
+            weigh(c, [&](const candidate& x) { return predicted(x, self, m, d.bytes); });
     if (!eager) return best;
     const double eagerly = predict_eager(m, figures, d.what, self.size, static_cast<double>(d.posted));
     const double staged = found && !self.access.is_whole() ? choose(self, d, list, reach::scratch).seconds : 0;

@@ -10,6 +10,7 @@
 #include <colls/detail/perform/own_contribution.hpp>
 #include <colls/detail/perform/taken_collective.hpp>
 #include <colls/detail/prove/examine.hpp>
+#include <colls/detail/support/rank_error.hpp>
 
 #include <atomic>
 
@@ -21,11 +22,8 @@ inline schedule_choice resolve_schedule(rank_context& self, const request& q, bo
     eager = eager && !self.by_messages;
     const schedule_choice p = resolve(self, c, q.how, eager);
     const auto refuse = [&](const char* why) {
-        throw error(errc::unsupported,
-            (error_text() << "colls: rank " << self.rank << " in " << name_of(c.what) << ": at " << self.size
-                          << " ranks " << p.name << " " << why)
-                .text(),
-            self.rank);
+        throw_in_call(self.rank, name_of(c.what), errc::unsupported,
+            error_text() << "at " << self.size << " ranks " << p.name << " " << why);
     };
     if (q.how.given && c.op && (!c.op->commutative || q.how.reproducible) && !p.plan->expressions_known)
         refuse(

@@ -129,9 +129,8 @@ inline void finish_operation(rank_context& self, operation_state*& o, bool unwin
         if (o == nullptr) return;
         run_on(self, o, [&] {
             break_group(self, errc::peer_failed, none, none,
-                (error_text() << "colls: rank " << self.rank << ": an exception left its function while its "
-                              << o->site.what << " was under way")
-                    .text());
+                error_text() << "colls: rank " << self.rank << ": an exception left its function while its "
+                             << o->site.what << " was under way");
             leave(self);
             wait_until_done(self, *o);  // throws
         });
