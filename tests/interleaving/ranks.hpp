@@ -9,6 +9,8 @@
 #include <colls/detail/group/group_memory.hpp>
 #include <colls/detail/group/rank_context.hpp>
 #include <colls/detail/perform/engine.hpp>
+#include <colls/files/detail/call_tracer.hpp>
+#include <colls/files/detail/tuning_file.hpp>
 
 #include <cstring>
 #include <memory>

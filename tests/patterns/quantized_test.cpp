@@ -3,8 +3,8 @@
 
 #include "patterns/quantized_reference.hpp"
 
-#include <colls/detail/reduce/convert_loops.hpp>
 #include <colls/detail/reduce/fold.hpp>
+#include <colls/patterns/detail/convert_loops.hpp>
 #include <colls/patterns/quantized.hpp>
 
 #include <algorithm>

@@ -8,6 +8,7 @@
 #include <colls/detail/execute/distance.hpp>
 #include <colls/detail/support/machine.hpp>
 #include <colls/explain.hpp>
+#include <colls/files/detail/tuning_file.hpp>
 #include <colls/transports/threads.hpp>
 
 #include <unistd.h>

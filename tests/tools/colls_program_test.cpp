@@ -8,8 +8,8 @@
 
 #include <colls/config.hpp>
 #include <colls/cost.hpp>
-#include <colls/detail/support/tuning_file.hpp>
 #include <colls/family.hpp>
+#include <colls/files/detail/tuning_file.hpp>
 #include <colls/schedules.hpp>
 #include <colls/simulate.hpp>
 #include <colls/verify.hpp>

@@ -6,6 +6,7 @@
 
 #include <colls/detail/choose/explanation.hpp>  // the candidates, and a choice that is forced for one communicator
 #include <colls/explain.hpp>
+#include <colls/files/detail/tuning_file.hpp>
 
 #include <fmt/format.h>
 

@@ -28,4 +28,6 @@ inline communicator join(memory_member&& member, int rank, int size) {
 #ifndef COLLS_SEPARATE
 #include <colls/detail/backend/shared_memory_backend.hpp>
 #include <colls/detail/perform/engine.hpp>
+#include <colls/files/detail/call_tracer.hpp>
+#include <colls/files/detail/tuning_file.hpp>
 #endif

@@ -19,5 +19,7 @@ inline communicator join(message_member&& member, int rank, int size) {
 
 #ifndef COLLS_SEPARATE
 #include <colls/detail/perform/engine.hpp>
+#include <colls/files/detail/call_tracer.hpp>
+#include <colls/files/detail/tuning_file.hpp>
 #include <colls/messages/detail/messaging_backend.hpp>
 #endif

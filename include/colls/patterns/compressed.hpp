@@ -23,7 +23,7 @@
 
 #include <colls/collectives.hpp>
 #include <colls/cost.hpp>
-#include <colls/detail/reduce/convert_loops.hpp>
+#include <colls/patterns/detail/convert_loops.hpp>
 #include <colls/patterns/quantized.hpp>
 #include <colls/schedules/direct.hpp>
 #include <colls/verify.hpp>

@@ -56,11 +56,9 @@ public:
         for (int r = 0; r < self.size; ++r)
             if (dead(r) && self.memory.state(r).gone.load(std::memory_order_acquire) == 0)
                 poison(self.memory, errc::peer_failed, self.rank, r, none,
-                    (error_text() << "colls: rank " << r << " (process "
-                                  << static_cast<long long>(
-                                         self.memory.state(r).process.load(std::memory_order_relaxed))
-                                  << ") has died")
-                        .text());
+                    error_text() << "colls: rank " << r << " (process "
+                                 << static_cast<long long>(self.memory.state(r).process.load(std::memory_order_relaxed))
+                                 << ") has died");
     }
     bool dead(int rank) const override { return member_.base != nullptr && member_.group->dead(rank); }
     std::byte* take(std::size_t bytes) override { return member_.group->allocate(bytes); }

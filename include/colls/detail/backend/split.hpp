@@ -8,6 +8,7 @@
 #include <colls/detail/execute/executor.hpp>
 #include <colls/detail/group/backoff.hpp>
 #include <colls/detail/group/in_call.hpp>
+#include <colls/detail/support/rank_error.hpp>
 #include <colls/extend/memory_member.hpp>
 #include <colls/schedules/circulant.hpp>
 
@@ -267,11 +268,10 @@ template <class F>
         members.push_back(r);
     }
     if (mine == none)
-        throw error(errc::peer_failed,
-            (error_text() << "colls: rank " << self.rank << " in shrink: the others, led by rank " << decider
-                          << ", have shrunk the group without this rank, which came too late: leave, and start again")
-                .text(),
-            self.rank, decider);
+        throw_in_call(self.rank, "shrink", errc::peer_failed,
+            error_text() << "the others, led by rank " << decider
+                         << ", have shrunk the group without this rank, which came too late: leave, and start again",
+            decider);
     std::unique_ptr<rank_context> left = self.backend->attach(self, m.proposal(decider).place, mine, members);
     if (self.access.is_whole()) return left;  // threads
     // Until the shrink is over, no thread of these ranks touches the memory of another one.

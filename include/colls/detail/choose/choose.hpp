@@ -12,47 +12,21 @@
 #include <colls/detail/execute/eager.hpp>
 #include <colls/detail/plan/plan_size.hpp>
 #include <colls/detail/prove/examine.hpp>
-#include <colls/detail/prove/proof_size.hpp>
 #include <colls/detail/request/known_families.hpp>
 #include <colls/detail/request/request.hpp>
-#include <colls/detail/support/tuning_file.hpp>
+#include <colls/detail/support/rank_error.hpp>
 #include <colls/schedules/direct.hpp>
 
 namespace colls::inline v1::detail {
 
-/// In the file: from this size on the library chooses.
-inline constexpr std::string_view automatic_name = "automatic";
-
-/// Throws invalid_argument where a line names no collective, or no schedule.
-[[gnu::cold]] inline void check_names(const tuning_file& file) {
-    for (const tuned_schedule& s : file.schedules) {
-        bool known = false;
-        for (int c = 0; c < collective_count; ++c)
-            known = known || std::string_view(s.collective) == name_of(static_cast<collective>(c));
-        error_text text;
-        text << "colls: COLLS_TUNE: " << file.path << ", line " << s.row << ": ";
-        if (!known) throw error(errc::invalid_argument, (text << s.collective << " is not a collective").text());
-        if (s.name == automatic_name || s.name == eager_name || is_known_name(s.name)) continue;
-        text << s.name << " is none of: " << automatic_name << ", " << eager_name;
-        for (const std::string_view name : known_names()) text << ", " << name;
-        throw error(errc::invalid_argument, text.text());
-    }
-}
-
-/// The name of the schedule for a call of `bytes` bytes on n ranks; empty: the file has none, and the library
-/// chooses. A size that lies in two lines takes the one that begins later; of equal ones the last.
-[[gnu::cold]] inline std::string_view tuned_name(collective what, int n, double bytes) {
-    const tuning_file* const file = tuning();
-    if (!file) return {};
-    static const bool checked = (check_names(*file), true);
-    static_cast<void>(checked);
-    const tuned_schedule* best = nullptr;
-    for (const tuned_schedule& s : file->schedules)
-        if (s.ranks == n && std::string_view(s.collective) == name_of(what) && static_cast<double>(s.from) <= bytes &&
-            (!best || s.from >= best->from))
-            best = &s;
-    return best && best->name != automatic_name ? std::string_view(best->name) : std::string_view{};
-}
+/// What the file of COLLS_TUNE says of a call.
+struct tuned_schedule {
+    std::string_view name = {};  ///< empty: the library chooses
+    const char* path = nullptr;  ///< the file's
+};
+/// For a call of `bytes` bytes on n ranks. Throws invalid_argument where the file is wrong. (Groups bring it with them,
+/// as their engine.)
+tuned_schedule tuned_for(collective what, int n, double bytes);
 
 /// direct::broadcast of n blocks instead of one. By single copies a receiver pulls all of them but one, which the root
 /// pushes: so the root, which would be idle, takes an equal part in the work.
@@ -91,9 +65,9 @@ struct demand {
     if (name == "mailbox") return eager_name;  // the former name
     if (name == eager_name || is_known_name(name)) return name;
     error_text text;
-    text << "colls: rank " << self.rank << ": COLLS_SCHEDULE is " << name << ", which is none of: " << eager_name;
+    text << "COLLS_SCHEDULE is " << name << ", which is none of: " << eager_name;
     for (const std::string_view known : known_names()) text << ", " << known;
-    throw error(errc::invalid_argument, text.text(), self.rank);
+    throw_of_rank(self.rank, errc::invalid_argument, text);
 }
 
 inline reach reached_by(const rank_context& self) { return self.by_messages ? reach::nothing : reach::buffers; }
@@ -159,7 +133,8 @@ constexpr bool eager_pays(double eager, double scheduled, double staged) {
     };
     const bool eager = usual && d.eager && !d.only_direct && d.posted <= eager_capacity;
     const std::string_view forced = forced_schedule(self);
-    if (const std::string_view name = forced.empty() ? tuned_name(d.what, self.size, d.bytes) : forced; !name.empty()) {
+    const std::string_view name = forced.empty() ? tuned_for(d.what, self.size, d.bytes).name : forced;
+    if (!name.empty()) {
         if (name == eager_name && eager) return {};
         for (int i = 0; i < list.count; ++i)
             if (const candidate& c = list.first[i]; c.name == name && fits(c))
@@ -173,27 +148,18 @@ constexpr bool eager_pays(double eager, double scheduled, double staged) {
         only_short = fits(list.first[i]) && !takes_long_to_plan(list.first[i], self);
     prediction best;
     bool found = false;
-    for (int i = 0; i < list.count; ++i) {
-        const candidate& c = list.first[i];
-        if (!fits(c)) continue;
-        if (!is_weighed(c, self, within)) {
-            if (!found && best.of == nullptr) best = {&c, whole_unit_bytes, 0};
-            continue;
-        }
-        const prediction p = prediction_of(c);
-        if (found && p.seconds >= best.seconds) continue;
-        best = p;
-        found = true;
-    }
+    const auto weigh = [&](const candidate& c, auto predict) {
+        if (!is_weighed(c, self, within)) return false;
+        if (const prediction p = predict(c); !found || p.seconds < best.seconds) best = p;
+        return found = true;
+    };
+    for (int i = 0; i < list.count; ++i)
+        if (const candidate& c = list.first[i]; fits(c) && !weigh(c, prediction_of) && best.of == nullptr)
+            best = {&c, whole_unit_bytes, 0};
     const candidates by_hosts = d.in_order || d.only_direct ? candidates{} : two_level_candidates(self, d.what, d.root);
-    for (int i = 0; i < by_hosts.count; ++i) {
-        const candidate& c = by_hosts.first[i];
-        if (!fits(c) || !is_weighed(c, self, within)) continue;
-        const prediction p = predicted(c, self, m, d.bytes);
-        if (found && p.seconds >= best.seconds) continue;
-        best = p;
-        found = true;
-    }
+    for (int i = 0; i < by_hosts.count; ++i)
+        if (const candidate& c = by_hosts.first[i]; fits(c))
+            weigh(c, [&](const candidate& x) { return predicted(x, self, m, d.bytes); });
     if (!eager) return best;
     const double eagerly = predict_eager(m, figures, d.what, self.size, static_cast<double>(d.posted));
     const double staged = found && !self.access.is_whole() ? choose(self, d, list, reach::scratch).seconds : 0;

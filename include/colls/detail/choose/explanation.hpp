@@ -65,7 +65,8 @@ inline std::string explanation(const rank_context& self, collective what, std::s
         self.env.schedule ? ", COLLS_SCHEDULE=" : "", self.env.schedule ? self.env.schedule : "",
         d.reproducible ? ", reproducible" : "");
     std::string text = row;
-    if (!tuned_name(what, self.size, d.bytes).empty()) text += std::string("  by COLLS_TUNE: ") + tuning()->path + "\n";
+    if (const tuned_schedule by = tuned_for(what, self.size, d.bytes); !by.name.empty())
+        text += std::string("  by COLLS_TUNE: ") + by.path + "\n";
     const candidates by_hosts = two_level_candidates(self, what, d.root);
     const auto fits = [&](const candidate& c) { return !d.reproducible || c.single_fold; };
     int width = 20;
@@ -85,6 +86,13 @@ inline std::string explanation(const rank_context& self, collective what, std::s
         if (hosts.known() && counted != nullptr) text += "  " + rounds_between_hosts(*counted, hosts, self.size);
         text += std::string(mark) + "\n";
     };
+    const auto add_weighed = [&](const candidate& c, bool in_chunks) {
+        const cost counted = traffic_of_candidate(c, self.size);
+        const prediction p = predicted(c, self, m, d.bytes);
+        const double block = counted.blocks > 0 ? static_cast<double>(bytes) / counted.blocks : 0;
+        add_row(c.name, counted.rounds, static_cast<double>(counted.blocks_sent) * block, in_chunks ? p.chunk : 0,
+            p.seconds, chosen.of == &c, fits(c), &c.schedule);
+    };
     if (d.eager && d.posted <= eager_capacity) {
         const auto posted = static_cast<double>(d.posted);
         add_row(
@@ -98,20 +106,12 @@ inline std::string explanation(const rank_context& self, collective what, std::s
             text.insert(text.size() - 1, "  not weighed: too large for this group");
             continue;
         }
-        const cost counted = traffic_of_candidate(c, self.size);
-        const prediction p = predicted(c, self, m, d.bytes);
-        const double block = counted.blocks > 0 ? static_cast<double>(bytes) / counted.blocks : 0;
-        add_row(c.name, counted.rounds, static_cast<double>(counted.blocks_sent) * block, p.chunk, p.seconds,
-            chosen.of == &c, fits(c), &c.schedule);
+        add_weighed(c, true);
     }
-    for (int i = 0; i < by_hosts.count; ++i) {
-        const candidate& c = by_hosts.first[i];
-        if (!c.schedule.supports(self.size) || !is_weighed(c, self, reached_by(self))) continue;
-        const cost counted = traffic_of_candidate(c, self.size);
-        const double block = counted.blocks > 0 ? static_cast<double>(bytes) / counted.blocks : 0;
-        add_row(c.name, counted.rounds, static_cast<double>(counted.blocks_sent) * block, 0,
-            predicted(c, self, m, d.bytes).seconds, chosen.of == &c, fits(c), &c.schedule);
-    }
+    for (int i = 0; i < by_hosts.count; ++i)
+        if (const candidate& c = by_hosts.first[i];
+            c.schedule.supports(self.size) && is_weighed(c, self, reached_by(self)))
+            add_weighed(c, false);
     if (!self.by_messages && self.size > 1) {
         const bool near = near_so_far(self);
         std::snprintf(row, sizeof row,

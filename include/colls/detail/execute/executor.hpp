@@ -160,23 +160,23 @@ protected:
         if (i.finish && c.op->finish) c.op->finish(to, count, self_.size, c.op_value);
     }
 
-    /// While it lives a copy or a fold is made, which says by moved_ how many bytes it made: recorded where calls are.
+    /// While it lives a copy or a fold is made, which says by moved_ how many bytes it made, for the trace.
     class recorded_work {
     public:
-        recorded_work(executor& x, recorded what, const instruction& i, int peer)
-            : x_(x), what_(what), peer_(peer), round_(i.round), from_(x.self_.events ? seconds_now() : 0) {
+        recorded_work(executor& x, traced_part::kind what, const instruction& i, int peer)
+            : x_(x), what_(what), peer_(peer), round_(i.round), from_(x.self_.trace ? seconds_now() : 0) {
             x.moved_ = 0;
         }
         recorded_work(const recorded_work&) = delete;
         recorded_work& operator=(const recorded_work&) = delete;
         ~recorded_work() {
-            if (x_.self_.events && x_.moved_ > 0)
-                x_.self_.events->add({from_, seconds_now(), x_.moved_, peer_, round_, what_});
+            if (x_.self_.trace && x_.moved_ > 0)
+                x_.self_.trace->add({from_, seconds_now(), x_.moved_, peer_, round_, what_});
         }
 
     private:
         executor& x_;
-        const recorded what_;
+        const traced_part::kind what_;
         const int peer_, round_;
         const double from_;
     };
@@ -187,7 +187,7 @@ protected:
     std::uint64_t fingerprint_ = 0;
     chunk_layout layout_;
     list<operand> operands_;  ///< of the fold that is being done
-    std::size_t moved_ = 0;   ///< bytes that the last copy or fold has made, for the trace
+    std::size_t moved_ = 0;   ///< bytes that the last copy or fold has made
 };
 
 }  // namespace colls::inline v1::detail

@@ -59,12 +59,12 @@ public:
     backoff& operator=(const backoff&) = default;
     ~backoff() {
         if (spins_ > wait_policy::unasked || rests_ > 0) self_->waits.over(spins_, rests_);
-        if (noted_.end != 0) self_->events->add(noted_);
+        if (noted_.end != 0) self_->trace->add(noted_);
         if (told_wait_) self_->memory.state(self_->rank).waits.store(0, std::memory_order_relaxed);
     }
 
     void operator()(const wait_site& at) {
-        if (self_->events) note(at);
+        if (self_->trace) note(at);
         gate_lock::let_others_in();
         if (spins_ < limit_) {
             ++spins_;
@@ -74,7 +74,7 @@ public:
             return;
         }
         step(at);
-        if (self_->events) note(at);
+        if (self_->trace) note(at);
     }
 
     /// Instead of waiting, for a caller that polls: the same checks and the same deadline. Never waits.
@@ -308,7 +308,7 @@ private:
     bool told_wait_ = false;
     double start_ = 0, waited_ = 0, compare_at_ = 0;
     sleeper sleeper_;
-    recorded_part noted_{};
+    traced_part noted_{};
 };
 
 }  // namespace colls::inline v1::detail

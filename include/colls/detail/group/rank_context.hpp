@@ -7,7 +7,7 @@
 #include <colls/detail/group/group_backend.hpp>
 #include <colls/detail/group/group_memory.hpp>
 #include <colls/detail/group/operations.hpp>
-#include <colls/detail/group/recorder.hpp>
+#include <colls/detail/group/tracer.hpp>
 #include <colls/detail/group/wait_policy.hpp>
 #include <colls/detail/support/clock.hpp>
 #include <colls/detail/support/environment.hpp>
@@ -164,8 +164,8 @@ struct rank_context : std::enable_shared_from_this<rank_context> {
     message_counts messages;
     rank_operations operations;
     scratch_pool scratch;
-    std::unique_ptr<recorder> events;  ///< from the first call on, where COLLS_TRACE says so; else null
-    int lingers = none;                ///< a rank that was still in its call when this one left by an error
+    const std::unique_ptr<tracer> trace = make_tracer(*this);
+    int lingers = none;  ///< a rank that was still in its call when this one left by an error
 
     choice_table choices;  ///< what `automatic` chose
 

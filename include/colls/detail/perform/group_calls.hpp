@@ -4,6 +4,7 @@
 
 #include <colls/detail/backend/split.hpp>
 #include <colls/detail/perform/started_operation.hpp>
+#include <colls/detail/support/rank_error.hpp>
 
 #include <limits>
 #include <memory>
@@ -50,8 +51,8 @@ inline void dump(rank_context& self) {
 }
 inline void abort_group(rank_context& self, std::string_view why) {
     const progress_lock mine(self, progress_lock::any_thread{});
-    break_group(self, errc::peer_failed, none, none,
-        (error_text() << "colls: rank " << self.rank << " aborted: " << why).text());
+    break_group(
+        self, errc::peer_failed, none, none, error_text() << "colls: rank " << self.rank << " aborted: " << why);
     if (!self.in_call) leave(self);  // else the thread that is in a call leaves it
     if (!self.by_messages) return;
     // The control message goes to all ranks, to some over connections that do not exist yet, and this rank may not make
@@ -64,11 +65,8 @@ inline void abort_group(rank_context& self, std::string_view why) {
 inline void set_timeout(rank_context& self, double seconds, bool off) {
     const progress_lock mine(self);
     if (!(seconds > 0))
-        throw error(errc::invalid_argument,
-            (error_text() << "colls: rank " << self.rank << " in set_timeout: " << seconds
-                          << " s: a deadline is above 0, and duration::max() means none")
-                .text(),
-            self.rank);
+        throw_in_call(self.rank, "set_timeout", errc::invalid_argument,
+            error_text() << seconds << " s: a deadline is above 0, and duration::max() means none");
     self.env.timeout = off ? std::numeric_limits<double>::infinity() : seconds;
 }
 

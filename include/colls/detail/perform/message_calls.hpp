@@ -4,6 +4,7 @@
 
 #include <colls/detail/group/backoff.hpp>
 #include <colls/detail/perform/started_operation.hpp>
+#include <colls/detail/support/rank_error.hpp>
 
 #include <exception>
 
@@ -17,14 +18,13 @@ inline void check_message(const rank_context& self, operation_kind kind, const c
     const bool is_memory = capped_product(c.count, c.element) <= longest_memory;
     if (peer >= 0 && peer < self.size && is_memory && (data != nullptr || c.count == 0)) return;
     error_text text;
-    text << "colls: rank " << self.rank << " in " << what << ": ";
     if (!is_memory)
         put_beyond_memory(text, c.count, c.element);
     else if (data != nullptr || c.count == 0)
         put_out_of_range(text, "peer", peer, self.size);
     else
         text << "the buffer of " << c.count << " elements is null";
-    throw error(errc::invalid_argument, text.text(), self.rank, peer);
+    throw_in_call(self.rank, what, errc::invalid_argument, text, peer);
 }
 /// Throws invalid_argument where a blocking message of this rank to itself would wait for ever: for the other half,
 /// which this rank has not started.
@@ -34,12 +34,10 @@ inline void check_own_message(const rank_context& self, operation_kind kind, con
     if (sends ? begun(self.messages.received) > begun(self.messages.sent)
               : begun(self.messages.sent) > begun(self.messages.received))
         return;
-    throw error(errc::invalid_argument,
-        (error_text() << "colls: rank " << self.rank << " in " << what << ": a message to itself would never "
-                      << (sends ? "be received" : "come") << ": start the " << (sends ? "receive" : "send")
-                      << " first, with start::" << (sends ? "recv" : "send"))
-            .text(),
-        self.rank, self.rank);
+    throw_in_call(self.rank, what, errc::invalid_argument,
+        error_text() << "a message to itself would never " << (sends ? "be received" : "come") << ": start the "
+                     << (sends ? "receive" : "send") << " first, with start::" << (sends ? "recv" : "send"),
+        self.rank);
 }
 
 /// A rank that has begun to send a message to this one for which no receive has begun, while no other receive from it
@@ -96,7 +94,7 @@ inline operation_state* begin_checked_message(
     o.now = {};
     o.done = false;
     o.begin();
-    o.traced_from = self.env.traces ? begin_trace(self) : 0;
+    o.traced_from = self.trace ? self.trace->begin() : 0;
     hand_to_caller(self, *taken.release());
     if (kind == operation_kind::send && !self.by_messages) {
         // Offered now, so that its receiver may copy it whatever this rank does next.
@@ -131,9 +129,7 @@ inline void perform_exchange(rank_context& self, const call& sent, int to, const
         check_message(self, operation_kind::send, sent, to, "exchange");
         check_message(self, operation_kind::recv, received, from, "exchange");
         if (overlaps(sent.in, sent.count * sent.element, received.out, received.count * received.element))
-            throw error(errc::invalid_argument,
-                (error_text() << "colls: rank " << self.rank << " in exchange: the two buffers overlap").text(),
-                self.rank);
+            throw_in_call(self.rank, "exchange", errc::invalid_argument, error_text() << "the two buffers overlap");
     }
     const auto begun = [&](operation_kind kind, const call& c, int peer) {
         const progress_lock mine(self);

@@ -4,13 +4,13 @@
 
 #include <colls/detail/choose/choose.hpp>
 #include <colls/detail/execute/eager.hpp>
-#include <colls/detail/execute/trace.hpp>
 #include <colls/detail/group/in_call.hpp>
 #include <colls/detail/perform/check_arguments.hpp>
 #include <colls/detail/perform/interface.hpp>
 #include <colls/detail/perform/own_contribution.hpp>
 #include <colls/detail/perform/taken_collective.hpp>
 #include <colls/detail/prove/examine.hpp>
+#include <colls/detail/support/rank_error.hpp>
 
 #include <atomic>
 
@@ -22,11 +22,8 @@ inline schedule_choice resolve_schedule(rank_context& self, const request& q, bo
     eager = eager && !self.by_messages;
     const schedule_choice p = resolve(self, c, q.how, eager);
     const auto refuse = [&](const char* why) {
-        throw error(errc::unsupported,
-            (error_text() << "colls: rank " << self.rank << " in " << name_of(c.what) << ": at " << self.size
-                          << " ranks " << p.name << " " << why)
-                .text(),
-            self.rank);
+        throw_in_call(self.rank, name_of(c.what), errc::unsupported,
+            error_text() << "at " << self.size << " ranks " << p.name << " " << why);
     };
     if (q.how.given && c.op && (!c.op->commutative || q.how.reproducible) && !p.plan->expressions_known)
         refuse(
@@ -101,7 +98,7 @@ inline void perform(rank_context& self, request& q) {
     const call& c = q.c;
     if (self.log.has_refused) tell_refusal(self, nullptr);
     if (c.packed) c.packed->pack();
-    const double from = self.env.traces ? begin_trace(self) : 0;
+    const double from = self.trace ? self.trace->begin() : 0;
     const std::uint64_t number = self.log.count;
     try {
         if (p.plan == nullptr) {
@@ -114,11 +111,12 @@ inline void perform(rank_context& self, request& q) {
         }
     } catch (...) {
         call_ended_by_error(self, name_of(c.what));
-        if (from != 0) put_trace(self, c, name_of(c.what), p.name, none, number, from, {.failed = true});
+        if (from != 0) self.trace->end(c, {name_of(c.what), p.name, none, number, from, false, true});
         throw;
     }
     no_longer_active(self);
-    if (from != 0) put_trace(self, c, name_of(c.what), p.name, none, number, from);
+    if (from != 0) [[unlikely]]
+        self.trace->end(c, {name_of(c.what), p.name, none, number, from, false, false});
     if (c.packed) c.packed->unpack();
 }
 

@@ -2,8 +2,8 @@
 // IWYU pragma: private, include <colls/operation.hpp>
 #pragma once
 
-#include <colls/detail/perform/prepared.hpp>
 #include <colls/detail/perform/started_operation.hpp>
+#include <colls/detail/support/rank_error.hpp>
 
 namespace colls::inline v1::detail {
 
@@ -31,12 +31,9 @@ inline prepared* prepare_call(rank_context& self, request& q) {
 /// Throws invalid_argument unless the prepared call may run now.
 inline void expect_ready(const prepared& p) {
     if (p.held.use_count() > 1)  // by an operation that it has started
-        throw error(errc::invalid_argument,
-            (error_text()
-                << "colls: rank " << p.group->rank << " in " << name_of(p.q.c.what)
-                << ": the plan's operation is not over, and uses its buffers: wait for it before the next start or run")
-                .text(),
-            p.group->rank);
+        throw_in_call(p.group->rank, name_of(p.q.c.what), errc::invalid_argument,
+            error_text() << "the plan's operation is not over, and uses its buffers: wait for it before the next "
+                            "start or run");
 }
 inline void run_prepared(prepared& p) {
     expect_ready(p);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <colls/detail/perform/started_operation.hpp>
+#include <colls/detail/support/rank_error.hpp>
 
 #include <atomic>
 #include <thread>
@@ -33,12 +34,9 @@ struct progress_worker final : held_by_program {
         group_cycle& cycle = *self.operations.cycle;
         const gate_lock inside(cycle, cycle.gate.enter_by_turn());
         if (cycle.gate.is_shared())
-            throw error(errc::invalid_argument,
-                (error_text() << "colls: rank " << self.rank
-                              << ": a progress_thread already serves this communicator, "
-                                 "or one that it was split from or into: one is enough")
-                    .text(),
-                self.rank);
+            throw_of_rank(self.rank, errc::invalid_argument,
+                error_text() << "a progress_thread already serves this communicator, or one that it was split from or "
+                                "into: one is enough");
         cycle.gate.share(true);
         thread = std::thread([this] {
             while (!over.load(std::memory_order_relaxed))

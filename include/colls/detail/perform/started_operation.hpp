@@ -5,6 +5,7 @@
 #include <colls/detail/perform/perform_call.hpp>
 
 #include <memory>
+#include <utility>
 
 namespace colls::inline v1::detail {
 
@@ -33,7 +34,7 @@ inline operation_state* begin_call(
     rank_context& self, const call& c, const schedule_choice& p, kept_arguments&& kept, prepared* of) {
     if (self.log.has_refused) tell_refusal(self, nullptr);
     if (c.packed) c.packed->pack();
-    const double from = self.env.traces ? begin_trace(self) : 0;
+    const double from = self.trace ? self.trace->begin() : 0;
     taken_collective taken(self, c, p, of);
     taken->arguments.non_blocking = true;
     taken->kept = std::move(kept);  // the data of the tables stays where it is
@@ -63,8 +64,11 @@ inline std::shared_ptr<rank_context> release_operation(rank_context& self, opera
             self.operations.drop(i);
             break;
         }
-    if (o.traced_from != 0) put_trace(self, o);
-    o.traced_from = 0;
+    if (const double from = std::exchange(o.traced_from, 0); from != 0) [[unlikely]] {
+        const call& c = o.arguments;
+        self.trace->end(c, {o.is_collective ? name_of(c.what) : o.site.what, o.schedule,
+                               o.is_collective ? none : o.site.peer, o.number, from, c.non_blocking, !o.done});
+    }
     o.kept.op.reset();
     o.arguments.packed = {};
     std::shared_ptr<rank_context> group = std::move(o.group);
@@ -125,9 +129,8 @@ inline void finish_operation(rank_context& self, operation_state*& o, bool unwin
         if (o == nullptr) return;
         run_on(self, o, [&] {
             break_group(self, errc::peer_failed, none, none,
-                (error_text() << "colls: rank " << self.rank << ": an exception left its function while its "
-                              << o->site.what << " was under way")
-                    .text());
+                error_text() << "colls: rank " << self.rank << ": an exception left its function while its "
+                             << o->site.what << " was under way");
             leave(self);
             wait_until_done(self, *o);  // throws
         });

@@ -1,12 +1,30 @@
-// The executors of a rank: how a call takes one, and gives it back.
+// The executors of a rank: how a call takes one, and gives it back. A plan keeps its own.
 // IWYU pragma: private, include <colls/collectives.hpp>
 #pragma once
 
-#include <colls/detail/perform/prepared.hpp>
+#include <colls/detail/execute/executor.hpp>
+#include <colls/detail/request/request.hpp>
 
+#include <memory>
 #include <utility>
 
 namespace colls::inline v1::detail {
+
+/// What a plan keeps: a call, checked and with its schedule chosen. Its plan and the operation that it has started
+/// share it.
+struct prepared : std::enable_shared_from_this<prepared> {
+    prepared(rank_context& self, request&& checked)
+        : group(self.shared_from_this()), q(static_cast<request&&>(checked)) {}
+
+    std::shared_ptr<rank_context> group;
+    request q;
+    schedule_choice blocking, started;
+    std::shared_ptr<const void> op;  ///< the copy of the operator
+    /// The call's own executor; null while it is in use. How many operations are in flight depends on time, so a run
+    /// could find none idle.
+    std::unique_ptr<executor> own;
+    std::shared_ptr<prepared> held;  ///< the plan's share: this object itself
+};
 
 /// One that is idle, or a new one.
 template <class Operation>

@@ -1,12 +1,28 @@
-// The proof at run time, of a schedule whose type is erased: what an execution plan needs before it is made.
+// The proof at run time, of a schedule whose type is erased: what an execution plan needs before it is made; and what
+// the proof takes.
 // IWYU pragma: private, include <colls/any_schedule.hpp>
 #pragma once
 
 #include <colls/any_schedule.hpp>
-#include <colls/detail/prove/proof_size.hpp>
+#include <colls/detail/prove/expression.hpp>
 #include <colls/verify.hpp>
 
 namespace colls::inline v1::detail {
+
+inline constexpr double most_proof_bytes = 4.0 * (1 << 30);
+
+/// About the bytes that the proof takes where it plays all ranks, and where symmetry leaves one of them.
+inline double proof_bytes(const schedule_reader& s, int n, bool symmetric) {
+    const double slots = s.implements == collective::barrier ? 1.0 : double(s.blocks(n)) + s.scratch(n);
+    const double ranks = symmetric ? 1 : n, slot = n / 8.0 + 3 * sizeof(int);
+    return 2 * ranks * slots * (!symmetric && reduces(s.implements) ? slot + sizeof(expression) : slot);
+}
+
+/// About the time that the search for symmetry takes, in units of some nanoseconds: it reads all steps of all ranks,
+/// and their blocks.
+inline double symmetry_work(const schedule_reader& s, int n) {
+    return double(n) * (32.0 * s.rounds(n) * s.ports(n) + 2.0 * s.blocks(n));
+}
 
 #ifndef COLLS_SEPARATE
 /// The proof of a large group: by symmetry, if the schedule has it, or none. Expressions are not looked for.

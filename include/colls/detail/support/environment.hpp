@@ -2,21 +2,20 @@
 // IWYU pragma: private, include <colls/world.hpp>
 //
 //   COLLS_DEBUG      what is written to stderr. warn (default): warnings; info, or 1: also each new choice of
-//                    `automatic`; trace: also each call of each rank (trace.hpp)
+//                    `automatic`; trace: also each call of each rank
 //   COLLS_TIMEOUT    the deadline of every wait, in seconds, or inf: none; default 300
 //   COLLS_SCHEDULE   the name of a family, which `automatic` then takes where it fits
 //   COLLS_REPRODUCIBLE  1: calls that reduce and name no schedule have the constraint colls::reproducible; default 0
 //   COLLS_SINGLE_COPY  between processes of one host. 0: the kernel never copies from the memory of one to that of the
 //                    other; 1: wherever it may; auto (default): where that was measured to be faster
-//   COLLS_TUNE       a file with figures of the machine and measured choices, which `automatic` then follows
-//                    (tuning_file.hpp, which reads it)
-//   COLLS_TRACE      a file, to which each process adds what its ranks do and when (docs/tracing.md); its name gets the
-//                    host and the process before its extension
+//   COLLS_TUNE       a file with figures of the machine and measured choices, which `automatic` then follows (files/)
+//   COLLS_TRACE      a file, to which each process adds what its ranks do and when (docs/tracing.md, files/); its name
+//                    gets the host and the process before its extension
 //   COLLS_TRANSPORT  between processes. shm (default): shared memory within a host, TCP between hosts; tcp: TCP always;
 //                    verbs: RDMA always; shm+verbs: shared memory within a host, RDMA between hosts
 //
 // Any other value is an error that names the variable. An empty one counts as not set.
-// How the process was launched is read from other variables, in launch.hpp; nothing else reads the environment.
+// How the process was launched is read from other variables, in launch.hpp.
 #pragma once
 
 #include <colls/detail/support/error_text.hpp>
@@ -42,8 +41,6 @@ struct environment {
     /// silent peer is there, also where there is no deadline.
     static constexpr double most_linger = 300;
     const char* schedule = nullptr;
-    const char* trace = nullptr;
-    bool traces = false;  ///< calls are printed, or recorded
     bool reproducible = false;
     enum class single_copies : unsigned char { never, always, measured };
     single_copies single_copy = single_copies::measured;
@@ -67,8 +64,6 @@ struct environment {
                                     << ", neither a number of seconds above 0, such as 2.5, nor inf");
         }
         e.schedule = variable("COLLS_SCHEDULE");
-        e.trace = variable("COLLS_TRACE");
-        e.traces = e.trace != nullptr || e.debug == debug_level::trace;
         e.reproducible = which_of("COLLS_REPRODUCIBLE", off_or_on, 0) == 1;
         e.single_copy = static_cast<single_copies>(which_of("COLLS_SINGLE_COPY", never_always_measured, 2));
         const int transport = which_of("COLLS_TRANSPORT", transports, 0);

@@ -5,7 +5,6 @@
 #include <colls/detail/support/clock.hpp>
 #include <colls/detail/support/copy.hpp>
 #include <colls/detail/support/cores.hpp>
-#include <colls/detail/support/tuning_file.hpp>
 #include <colls/extend/machine.hpp>
 
 #include <sched.h>
@@ -39,6 +38,9 @@ inline void stay_off(int core) {
     sched_setaffinity(0, sizeof set, &set);
 }
 
+/// Those in the file of COLLS_TUNE; null: it has none. Throws invalid_argument where the file is wrong. (Groups bring
+/// it with them, as their engine.)
+const machine* tuned_figures();
 /// The figures of this machine. The first call in a process measures them, which takes a few milliseconds, or takes
 /// them from the file of COLLS_TUNE, whose errors it throws.
 const machine& measured();
@@ -166,8 +168,8 @@ struct probe {
 
 COLLS_INLINE const machine& measured() {
     static const machine m = [] {
-        if (const tuning_file* const file = tuning(); file && file->has_machine) {
-            machine read = file->figures;
+        if (const machine* const tuned = tuned_figures()) {
+            machine read = *tuned;
             read.cores = cores();
             return read;
         }

@@ -2,10 +2,10 @@
 // IWYU pragma: private, include <colls/dynamic.hpp>
 #pragma once
 
-#include <colls/detail/support/copy_rows.hpp>
 #include <colls/detail/support/list.hpp>
 #include <colls/detail/support/sizes.hpp>
 #include <colls/dynamic/data_layout.hpp>
+#include <colls/redistribute/detail/copy_rows.hpp>
 
 #include <cstddef>
 #include <cstdlib>

@@ -38,18 +38,171 @@ class message_executor : public executor {
 public:
     message_executor(rank_context& self, message_transport& transport) : executor(self), transport_(transport) {}
 
-    inline void begin() override;
+    void begin() override {
+        sign_call();
+        sequence = self_.direct.count++;
+        now.chunk = now.at = 0;
+        done = false;
+        phase_ = message_phase::begun;
+    }
     /// Has the operation posted all messages that it ever will?
     bool posted_all() const { return phase_ == message_phase::running && now.chunk >= layout_.chunks; }
     /// Runs the operation, which is not over, as far as it gets without waiting; true when it is over.
-    bool go_on();
+    bool go_on() {
+        if (phase_ == message_phase::begun) enter();
+        if (!run()) return false;
+        if (is_learning()) {
+            phase_ = message_phase::running;
+            take_count_of_root(count_);
+            lay_out(*counted_plan_);
+            if (!run()) return false;
+        }
+        give_scratch();
+        return done = true;
+    }
 
 private:
-    void enter();
-    void lay_out(const execution_plan& plan);
-    void count_messages();
-    bool run();
-    bool try_wait_until_left(std::size_t slot);
+    /// The first step of an operation. Where ranks between the root and others pass on blocks that are not their own,
+    /// they must know how long those are: the root tells all ranks the count first, by a broadcast.
+    void enter() {
+        const call& c = arguments;
+        if (is_owned_and_rooted() && !c.ragged && !plan_->own_blocks_only && self_.size > 1) {
+            phase_ = message_phase::learning_count;
+            count_ = c.count;
+            counted_plan_ = plan_;
+            lay_out(*execution_plan_for(count_schedule(), self_.size, reach::nothing));
+        } else {
+            phase_ = message_phase::running;
+            lay_out(*plan_);
+        }
+    }
+    /// From now on the operation runs by this plan: in which chunks, with which scratch memory for those under way. All
+    /// ranks come to the same numbers, since there is one chunk where they do not know all counts.
+    void lay_out(const execution_plan& plan) {
+        follow(plan);
+        const call& c = arguments;
+        const std::size_t longest = is_learning()              ? sizeof(std::size_t)
+                                    : handles_own_block_only() ? longest_part(c.own_count)
+                                                               : longest_unit();
+        if (is_learning() || c.ragged || has_own_blocks_only())
+            layout_.keep_whole();
+        else
+            layout_.cut(longest, c.element, message_policy::chunk, chunk_layout::any_number);
+        layout_.slot_bytes = padded((layout_.count < longest ? layout_.count : longest) * element());
+        const std::size_t segments = static_cast<std::size_t>(plan.rounds) + 1;
+        stagger_ = (segments + message_policy::chunks - 1) / message_policy::chunks;
+        under_way_ = std::min((segments + stagger_ - 1) / stagger_, layout_.chunks);
+        const std::size_t slots = slots_bytes(), copied = is_learning() ? 0 : copied_input();
+        take_scratch(slots + copied);
+        if (copied > 0) std::memcpy(scratch_.at + slots, c.in, copied);
+        count_messages();
+        step_ = oldest_chunk_ = 0;
+        now.chunk = now.at = 0;
+    }
+    /// Makes room for the messages' numbers, and counts how many the operation posts to and from each peer.
+    void count_messages() {
+        const std::size_t n = channels();
+        sent_.assign(under_way_ * static_cast<std::size_t>(program_->sends), 0);
+        received_.assign(under_way_ * static_cast<std::size_t>(program_->receives), 0);
+        last_sent_.assign(under_way_ * n, 0);
+        to_send_.assign(n, 0);
+        to_receive_.assign(n, 0);
+        for (const instruction& i : program_->body) {
+            if (i.op == opcode::send) to_send_[static_cast<std::size_t>(i.channel)] += layout_.chunks;
+            if (i.op == opcode::fold) make_room_for_operands(i);
+            if (i.op == opcode::receive) to_receive_[static_cast<std::size_t>(i.channel)] += layout_.chunks;
+        }
+        // Completion is requested with the last message to a peer, or, where nothing is sent to it, the last from it.
+        for (std::size_t c = 0; c < n; ++c)
+            if (to_send_[c] > 0) to_receive_[c] = 0;
+    }
+    /// Runs the program for all chunks, as far as it gets without waiting; true when it is done and all messages have
+    /// left.
+    bool run() {
+        in_ = arguments.in;
+        out_ = arguments.out;
+        if (is_learning())
+            in_ = out_ = reinterpret_cast<std::byte*>(&count_);
+        else if (copied_input() > 0)
+            in_ = scratch_.at + slots_bytes();
+        const std::size_t segments = static_cast<std::size_t>(plan_->rounds) + 1;
+        const std::size_t steps = (layout_.chunks - 1) * stagger_ + segments;
+        const bool young_first = transport_.offloads();
+        const auto youngest = [&] { return std::min(step_ / stagger_, layout_.chunks - 1); };
+        for (; step_ < steps; ++step_, now.chunk = young_first ? youngest() : oldest_chunk_) {
+            for (;; now.chunk = young_first ? now.chunk - 1 : now.chunk + 1) {
+                const bool last = now.chunk == (young_first ? oldest_chunk_ : youngest());
+                const std::size_t segment = step_ - now.chunk * stagger_;
+                const auto& ends = program_->segments;
+                const std::size_t begin = segment == 0 ? 0 : static_cast<std::size_t>(ends[segment - 1]);
+                const std::size_t end =
+                    segment < ends.size() ? static_cast<std::size_t>(ends[segment]) : program_->body.size();
+                if (segment == 0 && now.chunk >= under_way_ && !try_wait_until_left(slot())) return false;
+                for (bool waits = false; begin + now.at < end; ++now.at) {
+                    const instruction& i = program_->body[begin + now.at];
+                    const auto c = static_cast<std::size_t>(i.channel);
+                    bool completes = false;
+                    switch (i.op) {
+                        case opcode::send: {
+                            const message_label label = collect(i);
+                            const std::uint64_t posted = transport_.send(
+                                rank_of(i.peer), label, pieces_.data(), static_cast<int>(pieces_.size()));
+                            sent_number(i.value) = posted;
+                            last_sent_[slot() * channels() + c] = posted + 1;
+                            completes = --to_send_[c] == 0;
+                            break;
+                        }
+                        case opcode::receive: {
+                            const message_label label = collect(i);
+                            received_number(i.value) = transport_.receive(
+                                rank_of(i.peer), label, pieces_.data(), static_cast<int>(pieces_.size()));
+                            completes = to_receive_[c] > 0 && --to_receive_[c] == 0;
+                            break;
+                        }
+                        case opcode::arrived:
+                            waits = !has_arrived(i);
+                            break;
+                        case opcode::left:
+                            waits = !has_left(i);
+                            break;
+                        case opcode::copy:
+                            copy(i);
+                            break;
+                        case opcode::fold:
+                            fold(i);
+                            break;
+                        default:  // the direct executor's
+                            break;
+                    }
+                    if (completes && !is_learning()) transport_.request_completion(rank_of(i.peer));
+                    if (waits) {
+                        transport_.flush();
+                        return false;
+                    }
+                }
+                transport_.flush();  // before the next chunk's folds
+                now.at = 0;
+                if (segment + 1 == segments) oldest_chunk_ = now.chunk + 1;
+                if (last) break;
+            }
+        }
+        now.chunk = layout_.chunks;
+        for (std::size_t k = 0; k < under_way_; ++k)
+            if (!try_wait_until_left(k)) return false;
+        return true;
+    }
+    /// Passes if all messages have left that were sent from a slot, whose scratch memory another chunk may use then;
+    /// else false, and the operation waits for the peer of one of them.
+    bool try_wait_until_left(std::size_t slot) {
+        for (std::size_t c = 0; c < channels(); ++c) {
+            const int peer = rank_of(program_->peers[c]);
+            if (transport_.sent(peer) < last_sent_[slot * channels() + c]) {
+                site.peer = peer;
+                return false;
+            }
+        }
+        return true;
+    }
     /// The schedule by which the root tells the count.
     static const any_schedule& count_schedule() {
         static const any_schedule by_tree = [] {
@@ -76,13 +229,79 @@ private:
     std::size_t slots_bytes() const {
         return static_cast<std::size_t>(program_->scratch) * under_way_ * layout_.slot_bytes;
     }
-    extent unit_in(buffer_kind where, int unit) const;
-    std::byte* address(const location& l, int unit, std::size_t& count) const;
-    message_label collect(const instruction& i);
-    bool has_arrived(const instruction& i);
-    bool has_left(const instruction& i);
-    void copy(const instruction& i);
-    void fold(const instruction& i);
+    extent unit_in(buffer_kind where, int unit) const {
+        const call& c = arguments;
+        if (is_learning()) return {0, sizeof(std::size_t)};
+        const bool alone = handles_own_block_only();
+        return unit_at(where, unit,
+            alone                         ? nullptr
+            : where == buffer_kind::input ? c.in_offsets
+                                          : c.out_offsets,
+            alone || c.ragged, c.own_count);
+    }
+    /// The current chunk of an operand, and its number of elements; `unit` is the unit that has the length of a scratch
+    /// slot.
+    std::byte* address(const location& l, int unit, std::size_t& count) const {
+        if (l.where == buffer_kind::scratch) {
+            count = chunk_of(unit_in(buffer_kind::input, unit)).count;
+            return scratch_.at + (static_cast<std::size_t>(l.index) * under_way_ + slot()) * layout_.slot_bytes;
+        }
+        const extent part = chunk_of(unit_in(l.where, l.index));
+        count = part.count;
+        return const_cast<std::byte*>(l.where == buffer_kind::input ? in_ : out_) + part.first * arguments.element;
+    }
+    /// The pieces of a message that is to be posted, and its label.
+    message_label collect(const instruction& i) {
+        pieces_.clear();
+        for (int k = 0; k < i.count; ++k) {
+            const auto at = static_cast<std::size_t>(i.first + k);
+            std::size_t count;
+            std::byte* const data = address(program_->operands[at], program_->units[at], count);
+            const std::size_t bytes = count * element();
+            if (!pieces_.empty() && pieces_.back().data + pieces_.back().bytes == data)
+                pieces_.back().bytes += bytes;  // neighbours are one piece
+            else if (bytes > 0)
+                pieces_.push_back({data, bytes});
+        }
+        return {fingerprint_, sequence * 2 + is_learning(),
+            static_cast<std::uint32_t>(now.chunk * 2654435761u + static_cast<std::size_t>(i.round) * 40503u +
+                                       static_cast<std::size_t>(i.unit))};
+    }
+    bool has_arrived(const instruction& i) {
+        const int peer = rank_of(i.peer);
+        note_wait(i, peer);
+        return transport_.received(peer) > received_number(i.value);
+    }
+    bool has_left(const instruction& i) {
+        const int peer = rank_of(i.peer);
+        note_wait(i, peer);
+        return transport_.sent(peer) > sent_number(i.value);
+    }
+    void copy(const instruction& i) {
+        const recorded_work recorder(*this, traced_part::copy, i, none);
+        const auto at = static_cast<std::size_t>(i.first);
+        std::size_t count, room;
+        const std::byte* const from = address(program_->operands[at], i.unit, count);
+        std::byte* const to = address(i.to, i.unit, room);
+        if (from == to) return;
+        moved_ = std::min(count, room) * element();
+        copy_bytes(to, from, moved_);
+    }
+    void fold(const instruction& i) {
+        const recorded_work recorder(*this, traced_part::fold, i, none);
+        make_room_for_operands(i);
+        const int first = first_operand(i);
+        std::size_t count = 0;
+        for (int k = 0; k < i.count; ++k) {
+            const location& from = program_->operands[static_cast<std::size_t>(i.first + (k + first) % i.count)];
+            operands_[k] = {address(from, i.unit, count)};
+        }
+        std::byte* const to = address(i.to, i.unit, count);
+        moved_ = count * arguments.element;
+        if (count == 0) return;
+        arguments.op->fold(to, operands_.data(), i.count, count, arguments.op_value);
+        finish_fold(i, to, count);
+    }
     void note_wait(const instruction& i, int peer) {
         site.peer = peer;
         site.round = i.round;
@@ -106,250 +325,5 @@ private:
     std::size_t count_ = 0;                         ///< as the root tells it, in message_phase::learning_count
     const execution_plan* counted_plan_ = nullptr;  ///< that is followed once the count is known
 };
-
-inline void message_executor::begin() {
-    sign_call();
-    sequence = self_.direct.count++;
-    now.chunk = now.at = 0;
-    done = false;
-    phase_ = message_phase::begun;
-}
-
-/// The first step of an operation. Where ranks between the root and others pass on blocks that are not their own, they
-/// must know how long those are: the root tells all ranks the count first, by a broadcast.
-inline void message_executor::enter() {
-    const call& c = arguments;
-    if (is_owned_and_rooted() && !c.ragged && !plan_->own_blocks_only && self_.size > 1) {
-        phase_ = message_phase::learning_count;
-        count_ = c.count;
-        counted_plan_ = plan_;
-        lay_out(*execution_plan_for(count_schedule(), self_.size, reach::nothing));
-    } else {
-        phase_ = message_phase::running;
-        lay_out(*plan_);
-    }
-}
-
-inline extent message_executor::unit_in(buffer_kind where, int unit) const {
-    const call& c = arguments;
-    if (is_learning()) return {0, sizeof(std::size_t)};
-    const bool alone = handles_own_block_only();
-    return unit_at(where, unit,
-        alone                         ? nullptr
-        : where == buffer_kind::input ? c.in_offsets
-                                      : c.out_offsets,
-        alone || c.ragged, c.own_count);
-}
-
-/// From now on the operation runs by this plan: in which chunks, with which scratch memory for those under way. All
-/// ranks come to the same numbers, since there is one chunk where they do not know all counts.
-inline void message_executor::lay_out(const execution_plan& plan) {
-    follow(plan);
-    const call& c = arguments;
-    const std::size_t longest = is_learning()              ? sizeof(std::size_t)
-                                : handles_own_block_only() ? longest_part(c.own_count)
-                                                           : longest_unit();
-    if (is_learning() || c.ragged || has_own_blocks_only())
-        layout_.keep_whole();
-    else
-        layout_.cut(longest, c.element, message_policy::chunk, chunk_layout::any_number);
-    layout_.slot_bytes = padded((layout_.count < longest ? layout_.count : longest) * element());
-    const std::size_t segments = static_cast<std::size_t>(plan.rounds) + 1;
-    stagger_ = (segments + message_policy::chunks - 1) / message_policy::chunks;
-    under_way_ = std::min((segments + stagger_ - 1) / stagger_, layout_.chunks);
-    const std::size_t slots = slots_bytes(), copied = is_learning() ? 0 : copied_input();
-    take_scratch(slots + copied);
-    if (copied > 0) std::memcpy(scratch_.at + slots, c.in, copied);
-    count_messages();
-    step_ = oldest_chunk_ = 0;
-    now.chunk = now.at = 0;
-}
-
-/// Makes room for the messages' numbers, and counts how many the operation posts to and from each peer.
-inline void message_executor::count_messages() {
-    const std::size_t n = channels();
-    sent_.assign(under_way_ * static_cast<std::size_t>(program_->sends), 0);
-    received_.assign(under_way_ * static_cast<std::size_t>(program_->receives), 0);
-    last_sent_.assign(under_way_ * n, 0);
-    to_send_.assign(n, 0);
-    to_receive_.assign(n, 0);
-    for (const instruction& i : program_->body) {
-        if (i.op == opcode::send) to_send_[static_cast<std::size_t>(i.channel)] += layout_.chunks;
-        if (i.op == opcode::fold) make_room_for_operands(i);
-        if (i.op == opcode::receive) to_receive_[static_cast<std::size_t>(i.channel)] += layout_.chunks;
-    }
-    // Completion is requested with the last message to a peer, or, where nothing is sent to it, the last from it.
-    for (std::size_t c = 0; c < n; ++c)
-        if (to_send_[c] > 0) to_receive_[c] = 0;
-}
-
-/// The current chunk of an operand, and its number of elements; `unit` is the unit that has the length of a scratch
-/// slot.
-inline std::byte* message_executor::address(const location& l, int unit, std::size_t& count) const {
-    if (l.where == buffer_kind::scratch) {
-        count = chunk_of(unit_in(buffer_kind::input, unit)).count;
-        return scratch_.at + (static_cast<std::size_t>(l.index) * under_way_ + slot()) * layout_.slot_bytes;
-    }
-    const extent part = chunk_of(unit_in(l.where, l.index));
-    count = part.count;
-    return const_cast<std::byte*>(l.where == buffer_kind::input ? in_ : out_) + part.first * arguments.element;
-}
-
-/// The pieces of a message that is to be posted, and its label.
-inline message_label message_executor::collect(const instruction& i) {
-    pieces_.clear();
-    for (int k = 0; k < i.count; ++k) {
-        const auto at = static_cast<std::size_t>(i.first + k);
-        std::size_t count;
-        std::byte* const data = address(program_->operands[at], program_->units[at], count);
-        const std::size_t bytes = count * element();
-        if (!pieces_.empty() && pieces_.back().data + pieces_.back().bytes == data)
-            pieces_.back().bytes += bytes;  // neighbours are one piece
-        else if (bytes > 0)
-            pieces_.push_back({data, bytes});
-    }
-    return {fingerprint_, sequence * 2 + is_learning(),
-        static_cast<std::uint32_t>(
-            now.chunk * 2654435761u + static_cast<std::size_t>(i.round) * 40503u + static_cast<std::size_t>(i.unit))};
-}
-
-inline bool message_executor::has_arrived(const instruction& i) {
-    const int peer = rank_of(i.peer);
-    note_wait(i, peer);
-    return transport_.received(peer) > received_number(i.value);
-}
-inline bool message_executor::has_left(const instruction& i) {
-    const int peer = rank_of(i.peer);
-    note_wait(i, peer);
-    return transport_.sent(peer) > sent_number(i.value);
-}
-
-inline void message_executor::copy(const instruction& i) {
-    const recorded_work recorder(*this, recorded::copy, i, none);
-    const auto at = static_cast<std::size_t>(i.first);
-    std::size_t count, room;
-    const std::byte* const from = address(program_->operands[at], i.unit, count);
-    std::byte* const to = address(i.to, i.unit, room);
-    if (from == to) return;
-    moved_ = std::min(count, room) * element();
-    copy_bytes(to, from, moved_);
-}
-
-inline void message_executor::fold(const instruction& i) {
-    const recorded_work recorder(*this, recorded::fold, i, none);
-    make_room_for_operands(i);
-    const int first = first_operand(i);
-    std::size_t count = 0;
-    for (int k = 0; k < i.count; ++k) {
-        const location& from = program_->operands[static_cast<std::size_t>(i.first + (k + first) % i.count)];
-        operands_[k] = {address(from, i.unit, count)};
-    }
-    std::byte* const to = address(i.to, i.unit, count);
-    moved_ = count * arguments.element;
-    if (count == 0) return;
-    arguments.op->fold(to, operands_.data(), i.count, count, arguments.op_value);
-    finish_fold(i, to, count);
-}
-
-inline bool message_executor::go_on() {
-    if (phase_ == message_phase::begun) enter();
-    if (!run()) return false;
-    if (is_learning()) {
-        phase_ = message_phase::running;
-        take_count_of_root(count_);
-        lay_out(*counted_plan_);
-        if (!run()) return false;
-    }
-    give_scratch();
-    return done = true;
-}
-
-/// Passes if all messages have left that were sent from a slot, whose scratch memory another chunk may use then; else
-/// false, and the operation waits for the peer of one of them.
-inline bool message_executor::try_wait_until_left(std::size_t slot) {
-    for (std::size_t c = 0; c < channels(); ++c) {
-        const int peer = rank_of(program_->peers[c]);
-        if (transport_.sent(peer) < last_sent_[slot * channels() + c]) {
-            site.peer = peer;
-            return false;
-        }
-    }
-    return true;
-}
-
-/// Runs the program for all chunks, as far as it gets without waiting; true when it is done and all messages have left.
-inline bool message_executor::run() {
-    in_ = arguments.in;
-    out_ = arguments.out;
-    if (is_learning())
-        in_ = out_ = reinterpret_cast<std::byte*>(&count_);
-    else if (copied_input() > 0)
-        in_ = scratch_.at + slots_bytes();
-    const std::size_t segments = static_cast<std::size_t>(plan_->rounds) + 1;
-    const std::size_t steps = (layout_.chunks - 1) * stagger_ + segments;
-    const bool young_first = transport_.offloads();
-    const auto youngest = [&] { return std::min(step_ / stagger_, layout_.chunks - 1); };
-    for (; step_ < steps; ++step_, now.chunk = young_first ? youngest() : oldest_chunk_) {
-        for (;; now.chunk = young_first ? now.chunk - 1 : now.chunk + 1) {
-            const bool last = now.chunk == (young_first ? oldest_chunk_ : youngest());
-            const std::size_t segment = step_ - now.chunk * stagger_;
-            const auto& ends = program_->segments;
-            const std::size_t begin = segment == 0 ? 0 : static_cast<std::size_t>(ends[segment - 1]);
-            const std::size_t end =
-                segment < ends.size() ? static_cast<std::size_t>(ends[segment]) : program_->body.size();
-            if (segment == 0 && now.chunk >= under_way_ && !try_wait_until_left(slot())) return false;
-            for (bool waits = false; begin + now.at < end; ++now.at) {
-                const instruction& i = program_->body[begin + now.at];
-                const auto c = static_cast<std::size_t>(i.channel);
-                bool completes = false;
-                switch (i.op) {
-                    case opcode::send: {
-                        const message_label label = collect(i);
-                        const std::uint64_t posted =
-                            transport_.send(rank_of(i.peer), label, pieces_.data(), static_cast<int>(pieces_.size()));
-                        sent_number(i.value) = posted;
-                        last_sent_[slot() * channels() + c] = posted + 1;
-                        completes = --to_send_[c] == 0;
-                        break;
-                    }
-                    case opcode::receive: {
-                        const message_label label = collect(i);
-                        received_number(i.value) = transport_.receive(
-                            rank_of(i.peer), label, pieces_.data(), static_cast<int>(pieces_.size()));
-                        completes = to_receive_[c] > 0 && --to_receive_[c] == 0;
-                        break;
-                    }
-                    case opcode::arrived:
-                        waits = !has_arrived(i);
-                        break;
-                    case opcode::left:
-                        waits = !has_left(i);
-                        break;
-                    case opcode::copy:
-                        copy(i);
-                        break;
-                    case opcode::fold:
-                        fold(i);
-                        break;
-                    default:  // the direct executor's
-                        break;
-                }
-                if (completes && !is_learning()) transport_.request_completion(rank_of(i.peer));
-                if (waits) {
-                    transport_.flush();
-                    return false;
-                }
-            }
-            transport_.flush();  // before the next chunk's folds
-            now.at = 0;
-            if (segment + 1 == segments) oldest_chunk_ = now.chunk + 1;
-            if (last) break;
-        }
-    }
-    now.chunk = layout_.chunks;
-    for (std::size_t k = 0; k < under_way_; ++k)
-        if (!try_wait_until_left(k)) return false;
-    return true;
-}
 
 }  // namespace colls::inline v1::detail

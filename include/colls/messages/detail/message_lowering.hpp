@@ -72,12 +72,57 @@ public:
                 if (const int to = steps.at(rank_, k, p).send.peer; to != none) ++messages_[to];
     }
 
-    rank_program lower();
+    [[gnu::cold]] rank_program lower() {
+        lower_rounds();
+        if (steps_.rounds > 0) post_ahead();
+        number_channels();
+        return std::move(program_);
+    }
 
 private:
-    inline void send(int rank, int round, int port) override;
-    inline void receive(int rank, int round, int port) override;
-    inline void end_transfers(int rank, int round) override;
+    // A message of nothing but what its sender holds from the start need not wait for earlier rounds: it is posted with
+    // the first round's. Only where it is the only message to that rank: messages between two ranks arrive in the order
+    // of their posts, so another would be overtaken.
+    void send(int rank, int round, int port) override {
+        const send_part& part = steps_.at(rank, round, port).send;
+        instruction send = begin(opcode::send, part.peer, program_.sends++, port, round);
+        bool from_input = true;
+        each_block(part, [&](int slot) {
+            if (units_.is_empty(slot)) return;
+            const location& from = slots_.at(rank, slot).at;
+            from_input = from_input && from.where == buffer_kind::input;
+            accesses_.send_from(from, part.peer, send.value);
+            add_operand(send, slot, from);
+        });
+        const bool ahead = round > 0 && send.count > 0 && from_input && messages_[part.peer] == 1;
+        (ahead ? ahead_ : sends_).push_back(send);
+    }
+    // Adds the receive behind the waits that it needs.
+    void receive(int rank, int round, int port) override {
+        const receive_part& part = steps_.at(rank, round, port).recv;
+        const block_set from = steps_.of(part.peer, round, port).send.blocks;
+        instruction receive = begin(opcode::receive, part.peer, program_.receives++, port, round);
+        for (int i = 0; i < from.size(); ++i) {
+            if (units_.is_empty(from[i])) continue;
+            const int slot = part.blocks[i];
+            const location goal = land(rank, rank, {slot, part.peer, {}, 1, part.action}, round);
+            accesses_.overwrite(goal);
+            add_operand(receive, slot, goal);
+        }
+        accesses_.flush(rank, receives_, round);
+        receives_.push_back(receive);
+    }
+    void end_transfers(int, int round) override {
+        list<instruction>& body = program_.body;
+        body.append(sends_);
+        body.append(receives_);
+        program_.segments.push_back(static_cast<int>(body.size()));
+        for (const instruction& i : receives_)
+            if (i.op == opcode::receive)
+                body.push_back({.op = opcode::arrived, .peer = i.peer, .value = i.value, .round = round});
+        sends_.clear();
+        receives_.clear();
+    }
     void end_folds(int rank, int round) override {
         for (const instruction& i : phase_) accesses_.overwrite(i.to);
         append_phase(rank, round);
@@ -97,8 +142,28 @@ private:
         program_.units.back() = units_.length_unit(rank_, slot, l);
         ++message.count;
     }
-    void post_ahead();
-    void number_channels();
+    // The messages of send() that go ahead follow those of the first round.
+    [[gnu::cold]] void post_ahead() {
+        list<instruction>& body = program_.body;
+        list<instruction> ordered;
+        for (int i = 0; i < program_.segments[0]; ++i) ordered.push_back(body[i]);
+        ordered.append(ahead_);
+        for (std::size_t i = ordered.size() - ahead_.size(); i < body.size(); ++i) ordered.push_back(body[i]);
+        for (int& end : program_.segments) end += static_cast<int>(ahead_.size());
+        body = std::move(ordered);
+    }
+    [[gnu::cold]] void number_channels() {
+        list<int> number;  // by peer
+        number.resize(static_cast<std::size_t>(steps_.size), none);
+        for (instruction& i : program_.body) {
+            if (i.op != opcode::send && i.op != opcode::receive) continue;
+            if (number[i.peer] == none) {
+                number[i.peer] = static_cast<int>(program_.peers.size());
+                program_.peers.push_back(i.peer);
+            }
+            i.channel = number[i.peer];
+        }
+    }
 
     const int rank_;
     rank_program& program_;
@@ -106,83 +171,6 @@ private:
     list<instruction> sends_, receives_;  // of the round; receives behind the waits that they need
     list<instruction> ahead_;             // sends that do not wait for their round
 };
-
-[[gnu::cold]] inline rank_program message_lowering::lower() {
-    lower_rounds();
-    if (steps_.rounds > 0) post_ahead();
-    number_channels();
-    return std::move(program_);
-}
-
-// A message of nothing but what its sender holds from the start need not wait for earlier rounds: it is posted with the
-// first round's. Only where it is the only message to that rank: messages between two ranks arrive in the order of
-// their posts, so another would be overtaken.
-inline void message_lowering::send(int rank, int round, int port) {
-    const send_part& part = steps_.at(rank, round, port).send;
-    instruction send = begin(opcode::send, part.peer, program_.sends++, port, round);
-    bool from_input = true;
-    each_block(part, [&](int slot) {
-        if (units_.is_empty(slot)) return;
-        const location& from = slots_.at(rank, slot).at;
-        from_input = from_input && from.where == buffer_kind::input;
-        accesses_.send_from(from, part.peer, send.value);
-        add_operand(send, slot, from);
-    });
-    const bool ahead = round > 0 && send.count > 0 && from_input && messages_[part.peer] == 1;
-    (ahead ? ahead_ : sends_).push_back(send);
-}
-
-// Adds the receive behind the waits that it needs.
-inline void message_lowering::receive(int rank, int round, int port) {
-    const receive_part& part = steps_.at(rank, round, port).recv;
-    const block_set from = steps_.of(part.peer, round, port).send.blocks;
-    instruction receive = begin(opcode::receive, part.peer, program_.receives++, port, round);
-    for (int i = 0; i < from.size(); ++i) {
-        if (units_.is_empty(from[i])) continue;
-        const int slot = part.blocks[i];
-        const location goal = land(rank, rank, {slot, part.peer, {}, 1, part.action}, round);
-        accesses_.overwrite(goal);
-        add_operand(receive, slot, goal);
-    }
-    accesses_.flush(rank, receives_, round);
-    receives_.push_back(receive);
-}
-
-inline void message_lowering::end_transfers(int, int round) {
-    list<instruction>& body = program_.body;
-    body.append(sends_);
-    body.append(receives_);
-    program_.segments.push_back(static_cast<int>(body.size()));
-    for (const instruction& i : receives_)
-        if (i.op == opcode::receive)
-            body.push_back({.op = opcode::arrived, .peer = i.peer, .value = i.value, .round = round});
-    sends_.clear();
-    receives_.clear();
-}
-
-[[gnu::cold]] inline void message_lowering::number_channels() {
-    list<int> number;  // by peer
-    number.resize(static_cast<std::size_t>(steps_.size), none);
-    for (instruction& i : program_.body) {
-        if (i.op != opcode::send && i.op != opcode::receive) continue;
-        if (number[i.peer] == none) {
-            number[i.peer] = static_cast<int>(program_.peers.size());
-            program_.peers.push_back(i.peer);
-        }
-        i.channel = number[i.peer];
-    }
-}
-
-// The messages of send() that go ahead follow those of the first round.
-[[gnu::cold]] inline void message_lowering::post_ahead() {
-    list<instruction>& body = program_.body;
-    list<instruction> ordered;
-    for (int i = 0; i < program_.segments[0]; ++i) ordered.push_back(body[i]);
-    ordered.append(ahead_);
-    for (std::size_t i = ordered.size() - ahead_.size(); i < body.size(); ++i) ordered.push_back(body[i]);
-    for (int& end : program_.segments) end += static_cast<int>(ahead_.size());
-    body = std::move(ordered);
-}
 
 /// Gathers and scatters: do ranks other than the root send and receive parts of their own block alone? Where it would
 /// take more than 16 million steps to know, the answer is no: then the root tells all ranks how long blocks are.

@@ -7,6 +7,7 @@
 #include <colls/detail/backend/group_to_form.hpp>
 #include <colls/detail/backend/split.hpp>
 #include <colls/detail/group/in_call.hpp>
+#include <colls/detail/support/rank_error.hpp>
 #include <colls/extend/message_member.hpp>
 #include <colls/messages/detail/offers.hpp>
 #include <colls/messages/detail/shrink_agreement.hpp>
@@ -89,8 +90,7 @@ public:
     }
     std::unique_ptr<rank_context> shrink(rank_context& self) override {
         if (const char* const why = group_->cannot_shrink())
-            throw error(errc::unsupported,
-                (error_text() << "colls: rank " << self.rank << " in shrink: " << why).text(), self.rank);
+            throw_in_call(self.rank, "shrink", errc::unsupported, error_text() << why);
         break_to_shrink(self);
         const shrink_agreement::value v = agreement_.agree(
             self, *links_.collectives, [this](int r) { return dead(r); }, [&] { return create(self.size); },

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/support/rank_error.hpp>
 #include <colls/detail/transport/vocabulary.hpp>
 
 #include <deque>
@@ -94,8 +95,7 @@ private:
         std::string text;
     };
     [[noreturn]] void refuse(errc code, const error_text& why) const {
-        throw error(
-            code, (error_text() << "colls: rank " << self_->rank << " in shrink: " << why.text()).text(), self_->rank);
+        throw_in_call(self_->rank, "shrink", code, why);
     }
     // Fields of the control message: a: ballot and kind of line; b: ballot of the value; c and text: the value, a
     // character for four members.

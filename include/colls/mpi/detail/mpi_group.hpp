@@ -5,6 +5,7 @@
 #include <colls/communicator.hpp>
 #include <colls/detail/group/failure.hpp>
 #include <colls/detail/support/machine.hpp>
+#include <colls/detail/support/rank_error.hpp>
 #include <colls/extend/message_group.hpp>
 #include <colls/mpi/detail/mpi_transport.hpp>
 
@@ -21,8 +22,7 @@ using extend::machine;
     char text[MPI_MAX_ERROR_STRING + 1] = "";
     int length = 0;
     PMPI_Error_string(code, text, &length);
-    throw error(errc::peer_failed,
-        (error_text() << "colls: rank " << rank << ": " << call << " failed: " << text).text(), rank);
+    colls::detail::throw_of_rank(rank, errc::peer_failed, error_text() << call << " failed: " << text);
 }
 
 class mpi_group : public extend::message_group {

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <colls/detail/request/request.hpp>
-#include <colls/detail/support/copy_rows.hpp>
 #include <colls/detail/support/hash.hpp>
 #include <colls/detail/support/list.hpp>
+#include <colls/redistribute/detail/copy_rows.hpp>
 #include <colls/redistribute/detail/transfer_table.hpp>
 
 #include <cstddef>
@@ -63,11 +63,10 @@ inline void unpack(const packing& p, const std::byte* packed, std::byte* local) 
 }
 
 [[noreturn, gnu::cold]] inline void refuse_shapes(const layout& from, const layout& to) {
-    throw error(errc::invalid_argument,
-        (error_text() << "colls: redistribute: the layouts are of matrices of " << from.rows.extent << " x "
-                      << from.columns.extent << " and " << to.rows.extent << " x " << to.columns.extent
-                      << " elements, and must be of one shape")
-            .text());
+    throw error(errc::invalid_argument, error_text() << "colls: redistribute: the layouts are of matrices of "
+                                                     << from.rows.extent << " x " << from.columns.extent << " and "
+                                                     << to.rows.extent << " x " << to.columns.extent
+                                                     << " elements, and must be of one shape");
 }
 
 inline std::uint64_t hash_of(std::uint64_t h, const partition& p) {
@@ -87,11 +86,10 @@ inline void describe_redistribution(request& q, const transfer_table& t, int ran
     for (const layout* l : {&t.from, &t.to})
         if (l->group_size() > size)
             throw error(errc::invalid_argument,
-                (error_text() << "colls: rank " << rank << " in redistribute: the layout of the "
-                              << (l == &t.from ? "input" : "output") << " has ranks " << l->first << " to "
-                              << l->group_size() - 1 << ", and this group has " << size
-                              << (size == 1 ? " rank" : " ranks"))
-                    .text(),
+                error_text() << "colls: rank " << rank << " in redistribute: the layout of the "
+                             << (l == &t.from ? "input" : "output") << " has ranks " << l->first << " to "
+                             << l->group_size() - 1 << ", and this group has " << size
+                             << (size == 1 ? " rank" : " ranks"),
                 rank);
     q.c.what = collective::redistribute;
     q.c.signature = hash_of(hash_of(q.c.signature, t.from), t.to);

@@ -9,7 +9,7 @@ namespace colls::inline v1::detail {
 
 /// Throws invalid_argument. Not constexpr on purpose: a constant layout that is wrong does not compile.
 [[noreturn, gnu::cold]] inline void refuse_layout(const char* why) {
-    throw error(errc::invalid_argument, (error_text() << "colls: layout: " << why).text());
+    throw error(errc::invalid_argument, error_text() << "colls: layout: " << why);
 }
 
 }  // namespace colls::inline v1::detail

@@ -60,11 +60,10 @@ public:
         ibv_mr* const mr = ibv_reg_dmabuf_mr(opened_->domain, offset, bytes, reinterpret_cast<std::uintptr_t>(at), file,
             IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
         if (mr == nullptr)
-            throw error(
-                errc::unsupported, (error_text() << "colls: " << name() << " cannot register " << bytes
-                                                 << " bytes of a dma-buf: " << std::strerror(errno)
-                                                 << "; kernel, driver and device must support dma-buf memory regions")
-                                       .text());
+            throw error(errc::unsupported, error_text()
+                                               << "colls: " << name() << " cannot register " << bytes
+                                               << " bytes of a dma-buf: " << std::strerror(errno)
+                                               << "; kernel, driver and device must support dma-buf memory regions");
         return {at, bytes, mr->lkey, mr->rkey, mr, true};
     }
     void drop(const region& r) noexcept override { ibv_dereg_mr(static_cast<ibv_mr*>(r.handle)); }

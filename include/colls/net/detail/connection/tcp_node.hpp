@@ -95,8 +95,8 @@ public:
         listening_.fd = std::move(listening);
         epoll_ = opened([] { return epoll_create1(EPOLL_CLOEXEC); });
         if (!epoll_ || !watch(listening_))
-            throw error(errc::unsupported,
-                (error_text() << "colls: cannot watch sockets (epoll): " << system_text(errno)).text());
+            throw error(
+                errc::unsupported, error_text() << "colls: cannot watch sockets (epoll): " << system_text(errno));
     }
     tcp_node(const tcp_node&) = delete;
     tcp_node& operator=(const tcp_node&) = delete;

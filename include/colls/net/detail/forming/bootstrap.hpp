@@ -59,8 +59,7 @@ struct member_address {
         if (const address other = outward_address(AF_INET6); !given && at.is_loopback() && !other.is_loopback())
             at = other;
         m.listening = alone ? listen_on_loopback() : listen_at(at);
-        if (!m.listening)
-            why = (error_text() << "cannot listen at " << host_text(at) << ": " << system_text(errno)).text();
+        if (!m.listening) why = error_text() << "cannot listen at " << host_text(at) << ": " << system_text(errno);
     } catch (const error& x) {
         why = x.what();
     }

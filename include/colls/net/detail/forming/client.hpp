@@ -35,7 +35,7 @@ private:
         if (!addresses_.empty() && seconds_now() < resolved_at_ + 1) return;  // a name's address may change
         addresses_ = resolve(l_.host, l_.port, &unknown_);
         resolved_at_ = seconds_now();
-        if (addresses_.empty()) why_ = (error_text() << "the name is not known: " << unknown_).text();
+        if (addresses_.empty()) why_ = error_text() << "the name is not known: " << unknown_;
     }
 
     /// True if rank 0 of this group listens there, and has accepted this rank. Throws if it has refused this rank.

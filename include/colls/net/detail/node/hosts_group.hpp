@@ -4,6 +4,7 @@
 
 #include <colls/detail/support/environment.hpp>
 #include <colls/detail/support/machine.hpp>
+#include <colls/detail/support/rank_error.hpp>
 #include <colls/detail/transport/shm/arena.hpp>
 #include <colls/extend/message_group.hpp>
 #include <colls/net/detail/connection/memory_transport.hpp>
@@ -39,12 +40,9 @@ inline std::shared_ptr<inter_node_transport> inter_node_transport_for(
     const environment& env, int rank, const address& own) {
     if (!env.verbs) return nullptr;
     if (open_verbs == nullptr)
-        throw error(errc::unsupported,
-            (error_text() << "colls: rank " << rank
-                          << ": COLLS_TRANSPORT asks for verbs, which this program does not have: "
-                          << "include <colls/transports/verbs.hpp>, and link colls::verbs")
-                .text(),
-            rank);
+        throw_of_rank(rank, errc::unsupported,
+            error_text() << "COLLS_TRANSPORT asks for verbs, which this program does not have: include "
+                            "<colls/transports/verbs.hpp>, and link colls::verbs");
     return open_verbs(rank, own);
 }
 

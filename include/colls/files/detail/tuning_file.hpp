@@ -11,25 +11,20 @@
 // that are staged. All ranks must read the same lines: where they choose differently, their calls do not match.
 #pragma once
 
-#include <colls/config.hpp>
-#include <colls/detail/support/list.hpp>
-#include <colls/extend/machine.hpp>
+#include <colls/detail/choose/choose.hpp>
+#include <colls/detail/support/environment.hpp>
+#include <colls/detail/support/machine.hpp>
 
 #include <cstddef>
-
-#ifndef COLLS_SEPARATE
-#include <colls/detail/support/error_text.hpp>
-#include <colls/error.hpp>
-
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
-#endif
+#include <string_view>
 
 namespace colls::inline v1::detail {
 
-struct tuned_schedule {
+/// One of its schedules.
+struct tuning_line {
     char collective[24];
     int ranks;
     std::size_t from;
@@ -39,18 +34,12 @@ struct tuned_schedule {
 struct tuning_file {
     const char* path = nullptr;
     bool has_machine = false;
-    extend::machine figures;
-    list<tuned_schedule> schedules;
+    machine figures;
+    list<tuning_line> schedules;
 };
 
-/// The file's content, read at the first call in a process; null where COLLS_TUNE is not set. Throws invalid_argument,
-/// with the number of the line, where the file cannot be read or a line has another form.
-const tuning_file* tuning();
-/// Reads a file. (Apart from tuning(), for tests.)
-void read_tuning(const char* path, tuning_file& to);
-
-#ifndef COLLS_SEPARATE
-[[gnu::cold]] COLLS_INLINE void read_tuning(const char* path, tuning_file& to) {
+/// Throws invalid_argument, with the number of the line, where the file cannot be read or a line has another form.
+[[gnu::cold]] inline void read_tuning(const char* path, tuning_file& to) {
     to.path = path;
     const auto refuse = [&](int row, const char* why) {
         error_text text;
@@ -75,7 +64,7 @@ void read_tuning(const char* path, tuning_file& to);
             if (!(m.alpha > 0 && m.beta > 0 && m.gamma > 0)) refuse(row, "alpha, beta and gamma are above 0");
             to.has_machine = true;
         } else if (std::strcmp(kind, "schedule") == 0) {
-            tuned_schedule s{};
+            tuning_line s{};
             long long from = 0;
             if (std::sscanf(words, "%*s %23s %d %lld %31s %1s", s.collective, &s.ranks, &from, s.name, surplus) != 4)
                 refuse(row, "schedule takes a collective, a number of ranks, a number of bytes, and a name");
@@ -88,10 +77,30 @@ void read_tuning(const char* path, tuning_file& to);
         }
     }
 }
-COLLS_INLINE const tuning_file* tuning() {
+/// In the file: from this size on the library chooses.
+inline constexpr std::string_view automatic_name = "automatic";
+
+/// Throws invalid_argument where a line names no collective, or no schedule.
+[[gnu::cold]] inline void check_names(const tuning_file& file) {
+    for (const tuning_line& s : file.schedules) {
+        bool known = false;
+        for (int c = 0; c < collective_count; ++c)
+            known = known || std::string_view(s.collective) == name_of(static_cast<collective>(c));
+        error_text text;
+        text << "colls: COLLS_TUNE: " << file.path << ", line " << s.row << ": ";
+        if (!known) throw error(errc::invalid_argument, (text << s.collective << " is not a collective").text());
+        if (s.name == automatic_name || s.name == eager_name || is_known_name(s.name)) continue;
+        text << s.name << " is none of: " << automatic_name << ", " << eager_name;
+        for (const std::string_view name : known_names()) text << ", " << name;
+        throw error(errc::invalid_argument, text.text());
+    }
+}
+
+/// The file's content, read at the first call in a process; null where COLLS_TUNE is not set. Throws as read_tuning.
+[[gnu::cold]] inline const tuning_file* tuning() {
     static const tuning_file* const read = []() -> const tuning_file* {
-        const char* const path = std::getenv("COLLS_TUNE");
-        if (!path || !*path) return nullptr;
+        const char* const path = variable("COLLS_TUNE");
+        if (path == nullptr) return nullptr;
         static tuning_file& file = *new tuning_file;  // never destroyed: threads may outlive main
         file = {};
         read_tuning(path, file);
@@ -99,6 +108,24 @@ COLLS_INLINE const tuning_file* tuning() {
     }();
     return read;
 }
-#endif
+
+COLLS_INLINE const machine* tuned_figures() {
+    const tuning_file* const file = tuning();
+    return file && file->has_machine ? &file->figures : nullptr;
+}
+/// A size that lies in two lines takes the one that begins later; of equal ones the last.
+[[gnu::cold]] COLLS_INLINE tuned_schedule tuned_for(collective what, int n, double bytes) {
+    const tuning_file* const file = tuning();
+    if (!file) return {};
+    static const bool checked = (check_names(*file), true);
+    static_cast<void>(checked);
+    const tuning_line* best = nullptr;
+    for (const tuning_line& s : file->schedules)
+        if (s.ranks == n && std::string_view(s.collective) == name_of(what) && static_cast<double>(s.from) <= bytes &&
+            (!best || s.from >= best->from))
+            best = &s;
+    if (!best || best->name == automatic_name) return {};
+    return {best->name, file->path};
+}
 
 }  // namespace colls::inline v1::detail
