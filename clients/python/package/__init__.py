@@ -2,7 +2,7 @@
 
     import colls, numpy
 
-    comm = colls.world()                         # python -m colls run -n 4 script.py
+    comm = colls.world()                         # python -m colls run -n 4 PROGRAM
     x = numpy.full(1000, comm.rank + 1.0)
     comm.all_reduce(x)                           # in place: x[i] is the sum over all ranks
 
@@ -12,9 +12,9 @@ the same order; the library checks that they do. A wrong argument is a `colls.Er
 
 from colls._core import Operator, Plan, Request
 from colls._core import version as _version
-from colls._errors import Code, Error
+from colls._errors import Code, Error, RankError
 from colls._groups import bootstrap, bootstrap_exchange, from_mpi, world
-from colls._processes import RankError, run
+from colls._processes import run
 from colls._types import OPERATORS, operator, pair, premul_sum
 from colls.communicator import Communicator, Prepare, Start, wait_all, wait_any
 

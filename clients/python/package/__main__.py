@@ -1,4 +1,4 @@
-"""python -m colls run -n 4 script.py: starts the ranks of a script on this host."""
+"""python -m colls run -n 4 PROGRAM: starts the ranks of a program on this host."""
 
 from __future__ import annotations
 

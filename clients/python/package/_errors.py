@@ -43,3 +43,15 @@ class Error(RuntimeError):
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return type(self), (str(self), self.code, self.rank, self.peer, self.round, self.calls)
+
+
+class RankError(RuntimeError):
+    """A rank of `colls.run` has failed. Its exception is the cause, where it has raised one that can be pickled."""
+
+    def __init__(self, text: str, rank: int):
+        super().__init__(text)
+        #: The rank that has failed first.
+        self.rank = rank
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (str(self), self.rank)

@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import multiprocessing.connection
 import os
-import pickle
-import secrets
 import sys
-import tempfile
 import time
-import traceback
 from typing import Any, Callable, Mapping, Sequence
 
+from colls._errors import RankError
 from colls._groups import bootstrap
+
+# multiprocessing and what it needs take longer to import than all else, so only those who start ranks do so.
 
 #: Seconds that the other ranks have, after the first has failed, to end by an error of their own.
 GRACE = 2.0
-
-
-class RankError(RuntimeError):
-    """A rank of `colls.run` has failed. Its exception is the cause, where it has raised one that can be pickled."""
-
-    def __init__(self, text: str, rank: int):
-        super().__init__(text)
-        #: The rank that has failed first.
-        self.rank = rank
-
-    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
-        return type(self), (str(self), self.rank)
 
 
 def _rank(
@@ -36,11 +21,14 @@ def _rank(
     rank: int,
     size: int,
     folder: str,
-    results: multiprocessing.connection.Connection,
+    results: Any,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> None:
     """The life of a rank: sends ("result", value) or ("error", exception or None, its text)."""
+    import pickle
+    import traceback
+
     try:
         with bootstrap(rank, size, folder, "run") as comm:
             value = function(comm, *args, **kwargs)
@@ -73,6 +61,9 @@ def run(
     """
     if size < 1:
         raise ValueError(f"colls.run: the size is {size}: there is at least one rank")
+    import multiprocessing
+    import tempfile
+
     context: Any = multiprocessing.get_context(method)
     processes: list[Any] = []
     readers: list[Any] = []
@@ -98,6 +89,8 @@ def run(
 
 def _collect(processes: list[Any], readers: list[Any], values: list[Any]) -> None:
     """Waits for the results of all ranks, or until the first has failed."""
+    import multiprocessing.connection
+
     waiting = {reader: r for r, reader in enumerate(readers)}
     while waiting:
         for ready in multiprocessing.connection.wait(list(waiting)):
@@ -117,6 +110,8 @@ def _cause(failed: tuple[int, Any], waiting: dict[Any, int], readers: list[Any])
     """Of the ranks that fail within a moment one that died, or else one whose error is about no other rank."""
     if failed[1] is None or getattr(failed[1][1], "peer", -1) < 0:
         return failed
+    import multiprocessing.connection
+
     until = time.monotonic() + GRACE
     while waiting and (left := until - time.monotonic()) > 0:
         for ready in multiprocessing.connection.wait(list(waiting), left):
@@ -170,4 +165,4 @@ def environment(rank: int, size: int, token: str, port: int) -> dict[str, str]:
 
 def new_token() -> str:
     """A secret of a group."""
-    return secrets.token_hex(16)
+    return os.urandom(16).hex()

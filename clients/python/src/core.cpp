@@ -52,7 +52,8 @@ enum class kind {
     recv
 };
 
-PyObject* raise_error(const char* text, colls_status code, int rank, int peer = -1, int round = -1, const char* calls = "") {
+PyObject* raise_error(
+    const char* text, colls_status code, int rank, int peer = -1, int round = -1, const char* calls = "") {
     PyObject* const e =
         PyObject_CallFunction(parts.error, "siiiis", text, static_cast<int>(code), rank, peer, round, calls);
     if (e != nullptr) {
@@ -71,28 +72,24 @@ PyObject* raise_latest() {
 
 /// Python objects of this module. Each holds what its handle needs.
 struct comm_object {
-    PyObject_HEAD
-    colls_comm handle;
+    PyObject_HEAD colls_comm handle;
     int rank, size;
     int calls;  // of any thread, that are under way
 };
 struct op_object {
-    PyObject_HEAD
-    colls_op code;
+    PyObject_HEAD colls_op code;
     PyObject* function;  // null of a factor
     PyObject* dtype;     // null: any
     std::size_t bytes;   // of an element
     PyObject* raised;    // what the function has raised in the call under way
 };
 struct memory_object {
-    PyObject_HEAD
-    void* data;
+    PyObject_HEAD void* data;
     Py_ssize_t bytes;
 };
 /// A request or a plan.
 struct call_object {
-    PyObject_HEAD
-    comm_object* comm;
+    PyObject_HEAD comm_object* comm;
     PyObject *in, *out, *op, *result;
     colls_request request;
     colls_plan plan;
@@ -156,7 +153,8 @@ const known_type* type_of(PyObject* array) {
     if (dtype == nullptr) {
         PyErr_Clear();
         PyObject* const name = PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(array)), "__name__");
-        PyErr_Format(PyExc_TypeError, "an array of NumPy is needed, and this is of type %S: numpy.asarray makes one", name);
+        PyErr_Format(
+            PyExc_TypeError, "an array of NumPy is needed, and this is of type %S: numpy.asarray makes one", name);
         Py_XDECREF(name);
         return nullptr;
     }
@@ -225,15 +223,16 @@ private:
                 PyErr_Format(PyExc_ValueError,
                     "%s has the stride %zd in its axis %d: %s; pass a copy (numpy.ascontiguousarray)", name,
                     view_.strides[d], d,
-                    view_.strides[d] < 0 ? "elements in reverse order are not taken" : "its elements are the same memory");
+                    view_.strides[d] < 0 ? "elements in reverse order are not taken"
+                                         : "its elements are the same memory");
                 return false;
             }
         colls_status s = colls_layout_contiguous(type_.bytes, COLLS_UNIT_BYTES, &layout_);
         for (int d = view_.ndim - 1; d >= 0 && s == COLLS_OK; --d) {
             if (view_.shape[d] == 1) continue;
             colls_layout outer = nullptr;
-            s = colls_layout_repeated(layout_, static_cast<std::size_t>(view_.shape[d]),
-                static_cast<std::size_t>(view_.strides[d]), &outer);
+            s = colls_layout_repeated(
+                layout_, static_cast<std::size_t>(view_.shape[d]), static_cast<std::size_t>(view_.strides[d]), &outer);
             colls_layout_free(&layout_);
             layout_ = outer;
         }
@@ -250,8 +249,8 @@ private:
 /// Else an exception is set.
 bool have_same_type(const array& in, const array& out) {
     if (in.type().code == out.type().code) return true;
-    PyErr_Format(PyExc_TypeError, "x is of %S, and out of %S: both must have the same dtype", in.type().dtype,
-        out.type().dtype);
+    PyErr_Format(
+        PyExc_TypeError, "x is of %S, and out of %S: both must have the same dtype", in.type().dtype, out.type().dtype);
     return false;
 }
 
@@ -266,7 +265,8 @@ public:
         given_ = true;
         known_ = length > 0 || !may_be_unknown;
         if (known_ && length != n)
-            PyErr_Format(PyExc_ValueError, "%s has %zd numbers, and the group %d ranks: pass one for each", name, length, n);
+            PyErr_Format(
+                PyExc_ValueError, "%s has %zd numbers, and the group %d ranks: pass one for each", name, length, n);
         for (Py_ssize_t i = 0; i < length && !PyErr_Occurred(); ++i) {
             PyObject* const number = PyNumber_Index(PyList_GetItem(all, i));
             const Py_ssize_t value = number ? PyLong_AsSsize_t(number) : -1;
@@ -293,8 +293,7 @@ bool op_of(PyObject* op, PyObject* dtype, colls_op& code) {
         code = o->code;
         if (o->dtype == nullptr) return true;
         const int same = PyObject_RichCompareBool(o->dtype, dtype, Py_EQ);
-        if (same == 0)
-            PyErr_Format(PyExc_TypeError, "the operator is for %S, and the array is of %S", o->dtype, dtype);
+        if (same == 0) PyErr_Format(PyExc_TypeError, "the operator is for %S, and the array is of %S", o->dtype, dtype);
         return same == 1;
     }
     PyObject* const found = PyDict_GetItemWithError(parts.ops, op);
@@ -317,9 +316,12 @@ struct call_forms {
     colls_status make(colls_status (*now)(P...), std::type_identity_t<colls_status (*)(P..., colls_request*)> start,
         std::type_identity_t<colls_status (*)(P..., colls_plan*)> prepare, std::type_identity_t<P>... arguments) {
         switch (how) {
-        case form::now: return now(arguments...);
-        case form::start: return start(arguments..., &request);
-        case form::prepare: break;
+            case form::now:
+                return now(arguments...);
+            case form::start:
+                return start(arguments..., &request);
+            case form::prepare:
+                break;
         }
         return prepare(arguments..., &plan);
     }
@@ -364,10 +366,11 @@ PyObject* new_call(PyTypeObject* type, comm_object* comm, PyObject* in, PyObject
     return reinterpret_cast<PyObject*>(c);
 }
 
-constexpr const char* call_names[] = {"broadcast", "scatter", "gather", "all_gather", "all_to_all", "reduce", "all_reduce",
-    "reduce_scatter", "inclusive_scan", "exclusive_scan", "barrier", "send", "recv"};
+constexpr const char* call_names[] = {"broadcast", "scatter", "gather", "all_gather", "all_to_all", "reduce",
+    "all_reduce", "reduce_scatter", "inclusive_scan", "exclusive_scan", "barrier", "send", "recv"};
 
-/// (form, kind, in, out, op, root, result[, schedule, reproducible[, counts, displacements, received, received_displacements]])
+/// (form, kind, in, out, op, root, result[, schedule, reproducible[, counts, displacements, received,
+/// received_displacements]])
 PyObject* comm_call(PyObject* self, PyObject* const* a, Py_ssize_t n) {
     auto* const comm = reinterpret_cast<comm_object*>(self);
     if (n != 7 && n != 9 && n != 13) {
@@ -397,8 +400,8 @@ PyObject* comm_call(PyObject* self, PyObject* const* a, Py_ssize_t n) {
     if (reads && writes && !have_same_type(in, out)) return wrong();
     const known_type& type = reads ? in.type() : out.type();
     if (equal && n != 13 && reads && writes && in.elements() != out.elements()) {
-        PyErr_Format(PyExc_ValueError, "x has %zu elements, and out %zu: both must have as many", in.elements(),
-            out.elements());
+        PyErr_Format(
+            PyExc_ValueError, "x has %zu elements, and out %zu: both must have as many", in.elements(), out.elements());
         return wrong();
     }
     if (equal && reads && writes && (in.layout() || out.layout()) && !(in.as_one() && out.as_one())) return wrong();
@@ -413,7 +416,8 @@ PyObject* comm_call(PyObject* self, PyObject* const* a, Py_ssize_t n) {
         if (a[7] != Py_None) {
             schedule = PyUnicode_Check(a[7]) ? PyUnicode_AsUTF8String(a[7]) : nullptr;
             if (schedule == nullptr) {
-                if (!PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "schedule is %R: it is a name, such as \"ring\"", a[7]);
+                if (!PyErr_Occurred())
+                    PyErr_Format(PyExc_TypeError, "schedule is %R: it is a name, such as \"ring\"", a[7]);
                 return wrong();
             }
             options.schedule = PyBytes_AsString(schedule);
@@ -422,9 +426,10 @@ PyObject* comm_call(PyObject* self, PyObject* const* a, Py_ssize_t n) {
     }
     const bool elsewhere = (what == kind::scatter || what == kind::gather) && !at_root;
     count_list counts, displacements, received, received_displacements;
-    if (n == 13 && !(counts.take(a[9], comm->size, "counts", elsewhere) && displacements.take(a[10], comm->size, "displacements") &&
-                       received.take(a[11], comm->size, "received") &&
-                       received_displacements.take(a[12], comm->size, "received_displacements"))) {
+    if (n == 13 &&
+        !(counts.take(a[9], comm->size, "counts", elsewhere) &&
+            displacements.take(a[10], comm->size, "displacements") && received.take(a[11], comm->size, "received") &&
+            received_displacements.take(a[12], comm->size, "received_displacements"))) {
         Py_XDECREF(schedule);
         return wrong();
     }
@@ -442,45 +447,54 @@ PyObject* comm_call(PyObject* self, PyObject* const* a, Py_ssize_t n) {
         const without_lock free(comm);
         const colls_comm g = comm->handle;
         switch (what) {
-        case kind::broadcast: s = c.make(COLLS_FORMS(broadcast), g, from, in_count, type.code, root, o); break;
-        case kind::scatter:
-            s = v ? c.make(COLLS_FORMS(scatter_v), g, from, in_count, to, out_count, cs, ds, type.code, root, o)
-                  : c.make(COLLS_FORMS(scatter), g, from, in_count, to, out_count, type.code, root, o);
-            break;
-        case kind::gather:
-            s = v ? c.make(COLLS_FORMS(gather_v), g, from, in_count, to, out_count, cs, ds, type.code, root, o)
-                  : c.make(COLLS_FORMS(gather), g, from, in_count, to, out_count, type.code, root, o);
-            break;
-        case kind::all_gather:
-            s = v ? c.make(COLLS_FORMS(all_gather_v), g, from, in_count, to, out_count, cs, ds, type.code, o)
-                  : c.make(COLLS_FORMS(all_gather), g, from, in_count, to, out_count, type.code, o);
-            break;
-        case kind::all_to_all:
-            s = v ? c.make(COLLS_FORMS(all_to_all_v), g, from, in_count, to, writes ? out_count : in_count, cs, ds,
-                        received.get(), received_displacements.get(), type.code, o)
-                  : c.make(COLLS_FORMS(all_to_all), g, from, to, one_count, type.code, o);
-            break;
-        case kind::reduce: s = c.make(COLLS_FORMS(reduce), g, from, to, one_count, type.code, op, root, o); break;
-        case kind::all_reduce: s = c.make(COLLS_FORMS(all_reduce), g, from, to, one_count, type.code, op, o); break;
-        case kind::reduce_scatter:
-            s = v ? c.make(COLLS_FORMS(reduce_scatter_v), g, from, in_count, to, out_count, cs, ds, type.code, op, o)
-                  : c.make(COLLS_FORMS(reduce_scatter), g, from, in_count, to, out_count, type.code, op, o);
-            break;
-        case kind::inclusive_scan:
-            s = c.make(COLLS_FORMS(inclusive_scan), g, from, to, one_count, type.code, op, o);
-            break;
-        case kind::exclusive_scan:
-            s = c.make(COLLS_FORMS(exclusive_scan), g, from, to, one_count, type.code, op, o);
-            break;
-        case kind::barrier: s = c.make(COLLS_FORMS(barrier), g, o); break;
-        case kind::send:
-            s = how == form::now ? colls_send(g, from, in_count, type.code, root, o)
-                                 : colls_start_send(g, from, in_count, type.code, root, o, &c.request);
-            break;
-        case kind::recv:
-            s = how == form::now ? colls_recv(g, to, out_count, type.code, root, o)
-                                 : colls_start_recv(g, to, out_count, type.code, root, o, &c.request);
-            break;
+            case kind::broadcast:
+                s = c.make(COLLS_FORMS(broadcast), g, from, in_count, type.code, root, o);
+                break;
+            case kind::scatter:
+                s = v ? c.make(COLLS_FORMS(scatter_v), g, from, in_count, to, out_count, cs, ds, type.code, root, o)
+                      : c.make(COLLS_FORMS(scatter), g, from, in_count, to, out_count, type.code, root, o);
+                break;
+            case kind::gather:
+                s = v ? c.make(COLLS_FORMS(gather_v), g, from, in_count, to, out_count, cs, ds, type.code, root, o)
+                      : c.make(COLLS_FORMS(gather), g, from, in_count, to, out_count, type.code, root, o);
+                break;
+            case kind::all_gather:
+                s = v ? c.make(COLLS_FORMS(all_gather_v), g, from, in_count, to, out_count, cs, ds, type.code, o)
+                      : c.make(COLLS_FORMS(all_gather), g, from, in_count, to, out_count, type.code, o);
+                break;
+            case kind::all_to_all:
+                s = v ? c.make(COLLS_FORMS(all_to_all_v), g, from, in_count, to, writes ? out_count : in_count, cs, ds,
+                            received.get(), received_displacements.get(), type.code, o)
+                      : c.make(COLLS_FORMS(all_to_all), g, from, to, one_count, type.code, o);
+                break;
+            case kind::reduce:
+                s = c.make(COLLS_FORMS(reduce), g, from, to, one_count, type.code, op, root, o);
+                break;
+            case kind::all_reduce:
+                s = c.make(COLLS_FORMS(all_reduce), g, from, to, one_count, type.code, op, o);
+                break;
+            case kind::reduce_scatter:
+                s = v ? c.make(
+                            COLLS_FORMS(reduce_scatter_v), g, from, in_count, to, out_count, cs, ds, type.code, op, o)
+                      : c.make(COLLS_FORMS(reduce_scatter), g, from, in_count, to, out_count, type.code, op, o);
+                break;
+            case kind::inclusive_scan:
+                s = c.make(COLLS_FORMS(inclusive_scan), g, from, to, one_count, type.code, op, o);
+                break;
+            case kind::exclusive_scan:
+                s = c.make(COLLS_FORMS(exclusive_scan), g, from, to, one_count, type.code, op, o);
+                break;
+            case kind::barrier:
+                s = c.make(COLLS_FORMS(barrier), g, o);
+                break;
+            case kind::send:
+                s = how == form::now ? colls_send(g, from, in_count, type.code, root, o)
+                                     : colls_start_send(g, from, in_count, type.code, root, o, &c.request);
+                break;
+            case kind::recv:
+                s = how == form::now ? colls_recv(g, to, out_count, type.code, root, o)
+                                     : colls_start_recv(g, to, out_count, type.code, root, o, &c.request);
+                break;
         }
     }
     Py_XDECREF(schedule);
@@ -488,7 +502,8 @@ PyObject* comm_call(PyObject* self, PyObject* const* a, Py_ssize_t n) {
     if (s != COLLS_OK) return raise_latest();
     PyObject* const result = a[6];
     if (how == form::now) return Py_NewRef(result);
-    PyObject* const made = new_call(how == form::start ? request_type : plan_type, comm, in_object, out_object, op_object_, result);
+    PyObject* const made =
+        new_call(how == form::start ? request_type : plan_type, comm, in_object, out_object, op_object_, result);
     if (made == nullptr) return nullptr;
     reinterpret_cast<call_object*>(made)->request = c.request;
     reinterpret_cast<call_object*>(made)->plan = c.plan;
@@ -582,13 +597,13 @@ PyObject* comm_refuse(PyObject* self, PyObject* arguments) {
 /// (out): the rank from which it came.
 PyObject* comm_recv_any(PyObject* self, PyObject* object) {
     array out;
-    if (!out.take(object, true, "out")) return refuse_with_raised(reinterpret_cast<comm_object*>(self), "recv_any", true);
+    if (!out.take(object, true, "out"))
+        return refuse_with_raised(reinterpret_cast<comm_object*>(self), "recv_any", true);
     colls_options options = COLLS_OPTIONS_INIT;
     options.out_layout = out.layout();
     int source = -1;
-    PyObject* const none = done(self, [&](colls_comm c) {
-        return colls_recv_any(c, out.data(), out.count(), out.type().code, &options, &source);
-    });
+    PyObject* const none = done(self,
+        [&](colls_comm c) { return colls_recv_any(c, out.data(), out.count(), out.type().code, &options, &source); });
     if (none == nullptr) return nullptr;
     Py_DECREF(none);
     return PyLong_FromLong(source);
@@ -745,8 +760,8 @@ bool has_failed(call_object* r) {
     PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(r->failure)), r->failure);
     return true;
 }
-/// Is it over, after at most `limit` seconds? 1 or 0; -1: an exception is set. Signals are handled meanwhile, and after one
-/// that raises the request goes on.
+/// Is it over, after at most `limit` seconds? 1 or 0; -1: an exception is set. Signals are handled meanwhile, and after
+/// one that raises the request goes on.
 int over_within(call_object* r, double limit) {
     constexpr double slice = 0.1;
     if (has_failed(r)) return -1;
@@ -822,8 +837,10 @@ void call_dealloc(PyObject* self) {
         if (kept != nullptr) {
             reinterpret_cast<call_object*>(kept)->request = std::exchange(c->request, nullptr);
             if (dropped == nullptr) dropped = PyList_New(0);
-            if (dropped == nullptr || PyList_Append(dropped, kept) != 0) PyErr_Clear();
-            else Py_DECREF(kept);  // else it is kept for ever
+            if (dropped == nullptr || PyList_Append(dropped, kept) != 0)
+                PyErr_Clear();
+            else
+                Py_DECREF(kept);  // else it is kept for ever
         }
         if (PyErr_WarnEx(PyExc_ResourceWarning,
                 "a request of colls was dropped before it was over: keep it, and call its wait()", 1) != 0)
@@ -901,12 +918,13 @@ int all_gather_of_caller(void* context, const void* own, std::size_t bytes, void
     PyObject* const list = result ? PySequence_List(result) : nullptr;
     int status = list ? 0 : c->keep();
     if (list != nullptr && PyList_Size(list) != c->size) {
-        PyErr_Format(PyExc_ValueError, "the all_gather has returned %zd values for %d ranks", PyList_Size(list), c->size);
+        PyErr_Format(
+            PyExc_ValueError, "the all_gather has returned %zd values for %d ranks", PyList_Size(list), c->size);
         status = c->keep();
     }
     for (int r = 0; r < c->size && status == 0; ++r)
-        status = copy_bytes(c, PyList_GetItem(list, r), static_cast<char*>(all) + static_cast<std::size_t>(r) * bytes, bytes,
-            "the all_gather");
+        status = copy_bytes(c, PyList_GetItem(list, r), static_cast<char*>(all) + static_cast<std::size_t>(r) * bytes,
+            bytes, "the all_gather");
     Py_XDECREF(list);
     Py_XDECREF(result);
     PyGILState_Release(state);
@@ -1075,16 +1093,18 @@ PyType_Slot request_slots[] = {
     {Py_tp_dealloc, slot_of(call_dealloc)},
     {Py_tp_methods, request_methods},
     {Py_tp_getset, request_properties},
-    {Py_tp_doc, text_of("A call or message that was started. All ranks start their collectives in the same order, and wait "
-                        "in any order.\nIts arrays are kept until it is over. A group has 32 places for requests.")},
+    {Py_tp_doc,
+        text_of("A call or message that was started. All ranks start their collectives in the same order, and wait "
+                "in any order.\nIts arrays are kept until it is over. A group has 32 places for requests.")},
     {},
 };
 PyType_Slot plan_slots[] = {
     {Py_tp_dealloc, slot_of(call_dealloc)},
     {Py_tp_methods, plan_methods},
     {Py_tp_call, slot_of(plan_call)},
-    {Py_tp_doc, text_of("A prepared call: plan() costs the collective alone. All ranks run and start their plans in the "
-                        "same order.\nIts arrays are kept as long as it is.")},
+    {Py_tp_doc,
+        text_of("A prepared call: plan() costs the collective alone. All ranks run and start their plans in the "
+                "same order.\nIts arrays are kept as long as it is.")},
     {},
 };
 PyMethodDef functions[] = {

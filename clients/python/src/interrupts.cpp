@@ -1,5 +1,7 @@
 #include "interrupts.hpp"
 
+#include <pthread.h>
+#include <semaphore.h>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -7,8 +9,6 @@
 #include <csignal>
 #include <ctime>
 #include <mutex>
-#include <pthread.h>
-#include <semaphore.h>
 #include <thread>
 #include <utility>
 
@@ -17,7 +17,8 @@ namespace colls_python::interrupts {
 namespace {
 
 // The group of the main thread's call, or null; and how many calls have begun, so that the watching thread can tell a
-// call from the next one. Relaxed, but for `in_call` beside `busy`: only that thread reads them, and late is soon enough.
+// call from the next one. Relaxed, but for `in_call` beside `busy`: only that thread reads them, and late is soon
+// enough.
 std::atomic<colls_comm> in_call{nullptr};
 std::atomic<std::uint64_t> calls{0};
 /// The watching thread may use the handle of in_call.
@@ -44,7 +45,7 @@ void on_interrupt(int number, siginfo_t* about, void* context) {
 /// The handler is before Python's. A program may have set another one since (signal.signal): called while no thread of
 /// Python can do that.
 void set_handler() {
-    struct sigaction now {};
+    struct sigaction now{};
     if (sigaction(SIGINT, nullptr, &now) != 0) return;
     const bool informed = now.sa_flags & SA_SIGINFO;
     if (informed && now.sa_sigaction == on_interrupt) return;
@@ -61,7 +62,8 @@ void set_handler() {
 bool stays_in(std::uint64_t call, std::chrono::milliseconds time) {
     const auto until = std::chrono::steady_clock::now() + time;
     do {
-        if (calls.load(std::memory_order_relaxed) != call || in_call.load(std::memory_order_relaxed) == nullptr) return false;
+        if (calls.load(std::memory_order_relaxed) != call || in_call.load(std::memory_order_relaxed) == nullptr)
+            return false;
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
     } while (std::chrono::steady_clock::now() < until);
     return true;

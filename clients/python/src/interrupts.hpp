@@ -3,8 +3,8 @@
 // the call that the main thread is in; the call then ends, and Python raises KeyboardInterrupt.
 //
 // Calls pay two stores for this. Not chosen: to start each call and to look for signals between waits, since a started
-// call has no eager path (8 B on two ranks: twice the time, and more under load); set_wakeup_fd, of which a program, such as
-// one with asyncio, has one.
+// call has no eager path (8 B on two ranks: twice the time, and more under load); set_wakeup_fd, of which a program,
+// such as one with asyncio, has one.
 #pragma once
 
 #include "core.hpp"
