@@ -254,7 +254,7 @@ bool have_same_type(const array& in, const array& out) {
     return false;
 }
 
-/// A list of n counts, or None; an empty one of a rank that need not know them.
+/// A list of n counts, or None; an empty one of a rank that need not know them. The library refuses negative ones.
 class count_list {
 public:
     bool take(PyObject* object, int n, const char* name, bool may_be_unknown = false) {
@@ -272,7 +272,6 @@ public:
             const Py_ssize_t value = number ? PyLong_AsSsize_t(number) : -1;
             Py_XDECREF(number);
             if (PyErr_Occurred()) break;
-            if (value < 0) PyErr_Format(PyExc_ValueError, "%s[%zd] is %zd: it must not be negative", name, i, value);
             numbers_.push_back(static_cast<std::size_t>(value));
         }
         Py_DECREF(all);

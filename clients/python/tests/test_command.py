@@ -76,9 +76,9 @@ time.sleep(1000)
 def test_a_signal_ends_the_ranks(number, status, tmp_path):
     file = tmp_path / "script.py"
     file.write_text("import os, time; print(os.getpid(), flush=True); time.sleep(1000)")
-    command = [sys.executable, "-m", "colls", "run", "-n", "2", "--no-label", str(file)]
+    command = [sys.executable, "-m", "colls", "run", "-n", "2", str(file)]
     p = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
-    pids = [int(p.stdout.readline()) for _ in range(2)]
+    pids = [int(p.stdout.readline().split()[1]) for _ in range(2)]
     # As a terminal does; a service manager ends the launcher alone.
     os.killpg(p.pid, number) if number == signal.SIGINT else os.kill(p.pid, number)
     assert p.wait(60) == status

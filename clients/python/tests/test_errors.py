@@ -139,7 +139,7 @@ def check_timeout(comm):
         with pytest.raises(colls.Error) as raised:
             comm.barrier()
         assert raised.value.code == colls.Code.TIMEOUT and raised.value.peer == 0, raised.value
-        assert "barrier" in raised.value.calls or raised.value.calls == ""
+        assert "barrier" in str(raised.value)
     else:
         deadline = time.monotonic() + 60
         with pytest.raises(colls.Error):
@@ -263,7 +263,7 @@ def check_interrupted_wait(comm):
         same(request.wait(), [3])
     else:
         comm.recv(numpy.zeros(1), 0)
-        same(comm.all_reduce(x) if False else comm.start.all_reduce(x).wait(), [3])
+        same(comm.start.all_reduce(x).wait(), [3])
 
 
 def test_after_an_interrupt_a_request_goes_on():

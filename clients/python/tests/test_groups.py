@@ -2,13 +2,15 @@
 
 import multiprocessing
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import time
 
 import numpy
 import pytest
-from ranks import SIZES, data, on_ranks, refused, same
+from ranks import SIZES, data, on_ranks, same
 
 import colls
 
@@ -40,11 +42,11 @@ def fails(comm, how):
     if comm.rank == 1:
         if how == "raise":
             raise ValueError("it is rank 1")
-        os._exit(7) if how == "exit" else os.abort()
+        os._exit(7) if how == "exit" else os.kill(os.getpid(), signal.SIGKILL)
     comm.recv(numpy.zeros(1), 1)
 
 
-@pytest.mark.parametrize("how, text", [("raise", "it is rank 1"), ("exit", "status 7"), ("abort", "signal 6")])
+@pytest.mark.parametrize("how, text", [("raise", "it is rank 1"), ("exit", "status 7"), ("kill", "signal 9")])
 def test_run_raises_what_the_first_failed_rank_has_raised(how, text):
     with pytest.raises(colls.RankError, match=text) as raised:
         on_ranks(fails, 3, how)
@@ -151,11 +153,9 @@ def test_from_mpi(size):
 
 
 def test_from_mpi4py():
-    MPI = pytest.importorskip("mpi4py", reason="mpi4py is not installed")
-    import shutil
-
+    pytest.importorskip("mpi4py", reason="mpi4py is not installed")
     mpirun = shutil.which("mpiexec")
-    if mpirun is None or "MPI_Get_library_version" == "":
+    if mpirun is None:
         pytest.skip("there is no mpiexec")
     script = (
         "from mpi4py import MPI; import colls, numpy;"
@@ -171,7 +171,6 @@ def test_from_mpi4py():
     if done.returncode != 0 and "libmpi" in done.stderr:
         pytest.skip("mpi4py does not find this machine's MPI")
     assert done.stdout.count("well") == 3, done.stdout + done.stderr
-    assert MPI is not None
 
 
 def test_world_of_the_environment():
@@ -271,4 +270,3 @@ def test_types():
     command = [sys.executable, "-m", "mypy", "--config-file", config, "--no-incremental", "--cache-dir", os.devnull]
     done = subprocess.run([*command, package], capture_output=True, text=True, timeout=150, cwd=os.path.dirname(package))
     assert done.returncode == 0, done.stdout
-    assert refused is not None
