@@ -20,7 +20,8 @@ def launch(*arguments, script=None, folder=None, **options):
 
 def test_lines_begin_with_the_rank(tmp_path):
     script = """
-import sys, colls, numpy
+import os, sys, colls, numpy
+assert len(os.environ["COLLS_TOKEN"]) == 32
 comm = colls.world()
 print("size", comm.size)
 sys.stderr.write(f"two\\nlines of {comm.rank}")

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -192,21 +194,21 @@ def test_closed_communicators():
 
 def check_raising_operator(comm):
     def fails(lower, upper):
-        raise KeyError("no such thing")
+        if comm.rank == 1:
+            raise KeyError("no such thing")
 
     op = colls.operator(fails, "f8")
     x = numpy.ones(3)
-    # The ranks that have called it raise, and their group ends for all.
-    with pytest.raises((KeyError, colls.Error)) as raised:
+    # The rank on which it raises has the exception, and the group ends for all.
+    with pytest.raises(KeyError if comm.rank == 1 else colls.Error) as raised:
         comm.all_reduce(x, op=op)
         while True:
             comm.barrier()
-    assert "no such thing" in str(raised.value) or "operator has raised" in str(raised.value), raised.value
-    return raised.type.__name__
+    assert ("no such thing" if comm.rank == 1 else "operator has raised") in str(raised.value), raised.value
 
 
 def test_an_operator_that_raises():
-    assert "KeyError" in on_ranks(check_raising_operator, 2)
+    on_ranks(check_raising_operator, 2)
 
 
 # Interrupts. A rank is sent the signal while the others are known to be in a call.
@@ -274,11 +276,6 @@ def test_an_interrupt_ends_the_forming_of_a_group(tmp_path):
     interrupt_later(os.getpid(), 0.5)
     with pytest.raises(KeyboardInterrupt):
         colls.bootstrap(0, 2, tmp_path, "never")
-    # The other process may yet come, so that the thread that still waits ends.
-    child = os.fork()
-    if child == 0:
-        try:
-            colls.bootstrap(1, 2, tmp_path, "never")
-        finally:
-            os._exit(0)
-    os.waitpid(child, 0)
+    # The other process comes late, so that the thread that still waits ends.
+    program = f"import colls; colls.bootstrap(1, 2, {str(tmp_path)!r}, 'never')"
+    subprocess.run([sys.executable, "-c", program], timeout=100, capture_output=True)
