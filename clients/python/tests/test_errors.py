@@ -246,8 +246,10 @@ def check_interrupt(comm, handler_later):
 
 
 @pytest.mark.parametrize("handler_later", [False, True])
-def test_an_interrupt_ends_a_call(handler_later):
-    on_ranks(check_interrupt, 3, handler_later)
+def test_an_interrupt_ends_a_call(handler_later, tmp_path):
+    # The ranks are children of a process that has a group, too.
+    with colls.bootstrap(0, 1, tmp_path, "own"):
+        on_ranks(check_interrupt, 3, handler_later)
 
 
 def check_interrupted_wait(comm):
