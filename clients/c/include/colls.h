@@ -137,6 +137,9 @@ COLLS_API colls_status colls_split(colls_comm comm, int color, int key, colls_co
 COLLS_API colls_status colls_shrink(colls_comm comm, colls_comm* rest);
 /// Breaks the group: the current or the next call of every rank is COLLS_PEER_FAILED, with a text that quotes `why`.
 COLLS_API colls_status colls_abort(colls_comm comm, const char* why);
+/// For bindings, which find in their own arguments what is wrong: refuses `call` (such as "all_reduce") as the library
+/// does, always with COLLS_INVALID_ARGUMENT. The ranks that wait for this one in a collective get to know `why`.
+COLLS_API colls_status colls_refuse(colls_comm comm, const char* call, const char* why);
 /// Sets the deadline of this rank's waits on this communicator, and on those split from it later, in seconds above 0;
 /// INFINITY: none. By default COLLS_TIMEOUT, 300.
 COLLS_API colls_status colls_set_timeout(colls_comm comm, double seconds);

@@ -144,6 +144,15 @@ colls_status colls_abort(colls_comm comm, const char* why) {
         object_of(function, comm).abort(why);
     });
 }
+colls_status colls_refuse(colls_comm comm, const char* call, const char* why) {
+    return guarded(__func__, [&, function = __func__] {
+        need(function, call, "call");
+        need(function, why, "why");
+        colls::communicator& c = object_of(function, comm);
+        colls::detail::refuse_call(c.handle(), colls::errc::invalid_argument,
+            error_text() << "colls: rank " << c.rank() << " in " << call << ": " << why);
+    });
+}
 colls_status colls_set_timeout(colls_comm comm, double seconds) {
     return guarded(__func__, [&, function = __func__] {
         using duration = std::chrono::duration<double>;

@@ -927,6 +927,9 @@ static void refusals(colls_comm comm) {
     REFUSED(colls_op_function(NULL, NULL, 1, "f", &op), argument, "the function is NULL");
     REFUSED(colls_layout_indexed(1, NULL, NULL, COLLS_ELEMENTS, &layout), argument, "the argument offsets is NULL");
     REFUSED(colls_abort(comm, NULL), argument, "the argument why is NULL");
+    REFUSED(colls_refuse(comm, "all_reduce", "it is of lists"), argument, "in all_reduce: it is of lists");
+    REFUSED(colls_refuse(comm, NULL, ""), argument, "the argument call is NULL");
+    REFUSED(colls_refuse(comm, "", NULL), argument, "the argument why is NULL");
 
     // Counts, types, operators, options.
     REFUSED(colls_all_reduce(comm, x, x, (size_t)-3, COLLS_INT8, COLLS_SUM, NULL), argument,
