@@ -17,8 +17,8 @@ macro(colls_find_mpis)
     endif()
 endmacro()
 
-# How the wrapper of an MPI would call its compiler: sets include_folders and libraries. Its C++ bindings are left out. Sets why_not
-# where it is not installed, or the wrapper fails.
+# How the wrapper of an MPI would call its compiler: sets include_folders and libraries, without its C++ bindings, and mpi_version, that
+# of the standard (4). Sets why_not where it is not installed, or the wrapper fails.
 function(colls_mpi_flags mpi)
     set(why_not "" PARENT_SCOPE)
     if(NOT COLLS_MPICXX_${mpi} OR NOT COLLS_MPIRUN_${mpi})
@@ -41,6 +41,14 @@ function(colls_mpi_flags mpi)
             list(APPEND options ${word})
         endif()
     endforeach()
+    set(version 0)
+    unset(mpi_header)
+    find_file(mpi_header mpi.h PATHS ${folders} NO_CACHE NO_DEFAULT_PATH)
+    if(mpi_header)
+        file(STRINGS ${mpi_header} line REGEX "^# *define +MPI_VERSION +[0-9]")
+        string(REGEX REPLACE ".* ([0-9]+).*" "\\1" version "${line}")
+    endif()
+    set(mpi_version "${version}" PARENT_SCOPE)
     set(include_folders "${folders}" PARENT_SCOPE)
     set(libraries "${options}" PARENT_SCOPE)
 endfunction()
