@@ -32,7 +32,7 @@ std::byte* own_block(const void* base, MPI_Count count, MPI_Datatype type, const
 /// behind the beginning, by their size.
 bool aliases(const void* own, MPI_Count own_count, MPI_Datatype own_type, const void* all, MPI_Count count,
     MPI_Aint before, MPI_Datatype type) {
-    if (!mpi_refuses_aliases || all == MPI_IN_PLACE || own_type != type || own_count == 0 || count == 0) return false;
+    if (!mpi_refuses_aliases() || all == MPI_IN_PLACE || own_type != type || own_count == 0 || count == 0) return false;
     MPI_Count size = 0;
     PMPI_Type_size_x(type, &size);
     return is_refused_alias(own, displaced(all, before * size));

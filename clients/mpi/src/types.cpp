@@ -93,7 +93,7 @@ private:
             default:
                 break;
         }
-        // Of an array, its sizes come behind the number of dimensions, which is the last number before them.
+        // The sizes of an array come behind the number of its dimensions.
         const std::ptrdiff_t before = combiner == MPI_COMBINER_DARRAY ? 3 : combiner == MPI_COMBINER_SUBARRAY ? 1 : 0;
         integers.assign(ints.begin(), ints.begin() + before);
         integers.insert(integers.end(), counts.begin(), counts.begin() + first_address);

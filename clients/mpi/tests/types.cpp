@@ -1,5 +1,6 @@
 // Datatypes made with counts of MPI_Count are taken apart as those made with counts of int. (Most programs cannot tell:
-// a datatype that is not found to be in a row is packed, which is right, too, and only huge elements are packed in parts.)
+// a datatype that is not found to be in a row is packed, which is right, too, and only huge elements are packed in
+// parts.)
 #include "../src/types.hpp"
 
 #include <colls/mpi/detail/mpi_header.hpp>
@@ -64,15 +65,15 @@ using large = arguments<MPI_Count, MPI_Count>;
 
 }  // namespace
 
-#define BOTH(name, call_arguments)                                                               \
-    [](MPI_Datatype* type) {                                                                     \
-        using a = small;                                                                         \
-        static_cast<void>(sizeof(a));                                                            \
-        std::apply([&](auto... x) { MPI_Type_##name(x..., type); }, std::tuple call_arguments);   \
-    },                                                                                           \
-        [](MPI_Datatype* type) {                                                                 \
-            using a = large;                                                                     \
-            static_cast<void>(sizeof(a));                                                        \
+#define BOTH(name, call_arguments)                                                                      \
+    [](MPI_Datatype* type) {                                                                            \
+        using a = small;                                                                                \
+        static_cast<void>(sizeof(a));                                                                   \
+        std::apply([&](auto... x) { MPI_Type_##name(x..., type); }, std::tuple call_arguments);         \
+    },                                                                                                  \
+        [](MPI_Datatype* type) {                                                                        \
+            using a = large;                                                                            \
+            static_cast<void>(sizeof(a));                                                               \
             std::apply([&](auto... x) { MPI_Type_##name##_c(x..., type); }, std::tuple call_arguments); \
         }
 
