@@ -339,13 +339,6 @@ private:
     output_blocks out_;
 };
 
-/// How many datatypes MPI_Alltoallw has in an array, where colls may run it.
-int datatypes_of(MPI_Comm comm) {
-    int between = 0, size = 0;
-    if (comm == MPI_COMM_NULL || PMPI_Comm_test_inter(comm, &between) != MPI_SUCCESS || between != 0) return 0;
-    PMPI_Comm_size(comm, &size);
-    return size;
-}
 /// The arguments that all ranks have to all_gather and all_to_all.
 bool are_sound(const void* sent, MPI_Count sent_count, MPI_Datatype sent_type, MPI_Count count, MPI_Datatype type) {
     return colls_mpi::are_sound(count, type) && (sent == MPI_IN_PLACE || colls_mpi::are_sound(sent_count, sent_type));

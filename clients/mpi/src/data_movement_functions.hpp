@@ -256,13 +256,15 @@ int MPI_INIT_NAME(Allgather)(const void* sent, COUNT sent_count, MPI_Datatype se
 int MPI_INIT_NAME(Allgatherv)(const void* sent, COUNT sent_count, MPI_Datatype sent_type, void* received,
     const COUNT counts[], const DISPLACEMENT displacements[], MPI_Datatype type, MPI_Comm comm, MPI_Info info,
     MPI_Request* request) {
+    const int ranks = ranks_of(comm);
     return prepare<all_gather_v_call>(
         ROW(allgatherv_init), comm, request, are_sound(sent, sent_count, sent_type, 0, type),
         [&] {
             return PMPI_INIT_NAME(Allgatherv)(
                 sent, sent_count, sent_type, received, counts, displacements, type, comm, info, request);
         },
-        sent, sent_count, held_type(sent_type), received, counts, displacements, held_type(type));
+        sent, sent_count, held_type(sent_type), received, held_numbers(counts, ranks),
+        held_numbers(displacements, ranks), held_type(type));
 }
 
 int MPI_INIT_NAME(Alltoall)(const void* sent, COUNT sent_count, MPI_Datatype sent_type, void* received, COUNT count,
@@ -290,14 +292,14 @@ int MPI_INIT_NAME(Alltoallv)(const void* sent, const COUNT sent_counts[], const 
 int MPI_INIT_NAME(Alltoallw)(const void* sent, const COUNT sent_counts[], const DISPLACEMENT sent_displacements[],
     const MPI_Datatype sent_types[], void* received, const COUNT counts[], const DISPLACEMENT displacements[],
     const MPI_Datatype types[], MPI_Comm comm, MPI_Info info, MPI_Request* request) {
-    const int types_of_each = datatypes_of(comm);
+    const int ranks = ranks_of(comm);
     return prepare<all_to_all_v_call<const MPI_Datatype*>>(
         ROW(alltoallw_init), comm, request, true,
         [&] {
             return PMPI_INIT_NAME(Alltoallw)(sent, sent_counts, sent_displacements, sent_types, received, counts,
                 displacements, types, comm, info, request);
         },
-        sent, sent_counts, sent_displacements, held_types(sent == MPI_IN_PLACE ? nullptr : sent_types, types_of_each),
-        received, counts, displacements, held_types(types, types_of_each));
+        sent, sent_counts, sent_displacements, held_types(sent == MPI_IN_PLACE ? nullptr : sent_types, ranks), received,
+        counts, displacements, held_types(types, ranks));
 }
 #endif

@@ -136,6 +136,6 @@ int MPI_INIT_NAME(Reduce_scatter)(const void* sent, void* received, const COUNT 
     return prepare<reduce_scatter_call>(
         ROW(reduce_scatter_init), comm, request, are_sound(0, type),
         [&] { return PMPI_INIT_NAME(Reduce_scatter)(sent, received, counts, type, op, comm, info, request); }, sent,
-        received, counts, false, held_type(type), held_operator(op));
+        received, held_numbers(counts, ranks_of(comm)), false, held_type(type), held_operator(op));
 }
 #endif

@@ -1620,9 +1620,32 @@ void start_again(MPI_Comm comm) {
     expect(std::count(requests.begin(), requests.end(), MPI_REQUEST_NULL) == count, "requests that are freed");
     MPI_Request_free(&sum_in_place);
 
-    // What the program frees after it has made a call: the communicator, the datatype, the operator; the request
-    // while the call is under way.
+    // What the program frees after it has made a call: arrays of counts and displacements, the communicator, the
+    // datatype, the operator; the request while the call is under way.
     if (!extremes || size < 2) return;
+    {
+        std::vector<count_type> counts(static_cast<std::size_t>(size), 2);
+        std::vector<place_type> places;
+        for (int r = 0; r < size; ++r) places.push_back(2 * (size - 1 - r));
+        const std::vector<int> mine(2 * counts.size(), rank);
+        std::vector<int> all(mine.size(), -1), sums(2, -1);
+        MPI_Request gathered = MPI_REQUEST_NULL, summed = MPI_REQUEST_NULL;
+        PERSISTENT(Allgatherv)
+        (mine.data(), 2, MPI_INT, all.data(), counts.data(), places.data(), MPI_INT, comm, MPI_INFO_NULL, &gathered);
+        PERSISTENT(Reduce_scatter)
+        (mine.data(), sums.data(), counts.data(), MPI_INT, MPI_SUM, comm, MPI_INFO_NULL, &summed);
+        counts.assign(counts.size(), -7);
+        places.assign(places.size(), 1 << 30);
+        start("MPI_Allgatherv_init", gathered);
+        start("MPI_Reduce_scatter_init", summed);
+        complete(gathered, request_is::persistent);
+        complete(summed, request_is::persistent);
+        bool right = sums[0] == ranks_before && sums[1] == ranks_before;
+        for (std::size_t i = 0; i < all.size(); ++i) right = right && all[i] == size - 1 - static_cast<int>(i / 2);
+        expect(right, "persistent calls whose arrays are changed");
+        MPI_Request_free(&gathered);
+        MPI_Request_free(&summed);
+    }
     MPI_Comm own = MPI_COMM_NULL;
     MPI_Op op = MPI_OP_NULL;
     MPI_Datatype type = MPI_DATATYPE_NULL;
