@@ -1645,6 +1645,14 @@ void start_again(MPI_Comm comm) {
         expect(right, "persistent calls whose arrays are changed");
         MPI_Request_free(&gathered);
         MPI_Request_free(&summed);
+        // One that MPI runs, behind those that are freed.
+        int own = -1;
+        PERSISTENT(Allreduce)(&rank, &own, 1, MPI_INT, MPI_SUM, MPI_COMM_SELF, MPI_INFO_NULL, &summed);
+        calling("MPI_Allreduce_init", MPI_COMM_SELF);
+        MPI_Start(&summed);
+        complete(summed, request_is::persistent);
+        expect(own == rank, "a persistent call of one rank");
+        MPI_Request_free(&summed);
     }
     MPI_Comm own = MPI_COMM_NULL;
     MPI_Op op = MPI_OP_NULL;
