@@ -6,13 +6,14 @@
 
 namespace colls_mpi {
 
-block_list::block_list(const void* base, const int counts[], const int displacements[], MPI_Datatype type, int size) {
+block_list::block_list(
+    const void* base, const numbers& counts, const numbers& displacements, MPI_Datatype type, int size) {
     const layout l = layout_of(type);
     for (int i = 0; i < size; ++i)
         add({displaced(base, displacements[i] * l.extent), static_cast<std::size_t>(counts[i]), type, l});
 }
 block_list::block_list(
-    const void* base, const int counts[], const int displacements[], const MPI_Datatype types[], int size) {
+    const void* base, const numbers& counts, const numbers& displacements, const MPI_Datatype types[], int size) {
     for (int i = 0; i < size; ++i) {
         // The type of an empty block is looked at by no one.
         const layout l = counts[i] > 0 ? layout_of(types[i]) : layout{};

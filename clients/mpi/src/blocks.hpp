@@ -2,6 +2,7 @@
 #pragma once
 
 #include "buffers.hpp"
+#include "numbers.hpp"
 
 #include <cstddef>
 #include <vector>
@@ -13,9 +14,10 @@ class block_list {
 public:
     block_list() = default;
     /// Displacements in elements, as of MPI_Gatherv.
-    block_list(const void* base, const int counts[], const int displacements[], MPI_Datatype type, int size);
+    block_list(const void* base, const numbers& counts, const numbers& displacements, MPI_Datatype type, int size);
     /// Displacements in bytes, a type for each block, as of MPI_Alltoallw.
-    block_list(const void* base, const int counts[], const int displacements[], const MPI_Datatype types[], int size);
+    block_list(
+        const void* base, const numbers& counts, const numbers& displacements, const MPI_Datatype types[], int size);
 
     /// The bytes of data in each block.
     const std::vector<std::size_t>& bytes() const { return bytes_; }

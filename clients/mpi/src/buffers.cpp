@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 
 namespace colls_mpi {
 
@@ -69,6 +70,23 @@ void in_pieces(
 }
 
 }  // namespace
+
+bool mpi_refuses_aliases() {
+#if defined(MPICH)
+    return true;
+#elif defined(OPEN_MPI)
+    return false;
+#else
+    // The standard ABI does not say whose it is.
+    static const bool refuses = [] {
+        char text[MPI_MAX_LIBRARY_VERSION_STRING + 1] = "";
+        int length = 0;
+        PMPI_Get_library_version(text, &length);
+        return std::string_view(text).starts_with("MPICH");
+    }();
+    return refuses;
+#endif
+}
 
 void pack(const void* from, std::size_t count, MPI_Datatype type, const layout& l, std::byte* to) {
     const auto move = [](const std::byte* data, std::size_t n, MPI_Datatype of, const layout& each, std::byte* packed) {

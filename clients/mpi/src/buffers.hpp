@@ -27,13 +27,9 @@ inline std::byte* displaced(const void* from, MPI_Aint bytes) {
 }
 
 /// MPICH refuses a call that reads where it writes without MPI_IN_PLACE. Open MPI takes it.
-#ifdef MPICH
-inline constexpr bool mpi_refuses_aliases = true;
-#else
-inline constexpr bool mpi_refuses_aliases = false;
-#endif
+bool mpi_refuses_aliases();
 inline bool is_refused_alias(const void* sent, const void* received) {
-    return mpi_refuses_aliases && sent == received && sent != MPI_BOTTOM && sent != MPI_IN_PLACE;
+    return sent == received && mpi_refuses_aliases() && sent != MPI_BOTTOM && sent != MPI_IN_PLACE;
 }
 
 /// Copies `count` elements to packed memory and back, of any number of bytes. Throw colls::error where MPI fails.

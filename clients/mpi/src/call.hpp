@@ -172,7 +172,7 @@ int prepare(
 }
 
 /// A count and a datatype that MPI takes.
-inline bool are_sound(int count, MPI_Datatype type) { return count >= 0 && type != MPI_DATATYPE_NULL; }
+inline bool are_sound(MPI_Count count, MPI_Datatype type) { return count >= 0 && type != MPI_DATATYPE_NULL; }
 inline bool is_rank(int root, const group& g) { return root >= 0 && root < g.size; }
 
 }  // namespace colls_mpi

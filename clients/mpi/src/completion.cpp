@@ -4,6 +4,8 @@
 
 #include <colls/mpi/detail/mpi_header.hpp>
 
+#include <vector>
+
 namespace {
 
 using namespace colls_mpi;
@@ -76,5 +78,24 @@ int MPI_Request_get_status(MPI_Request request, int* over, MPI_Status* status) {
     advance();
     return PMPI_Request_get_status(*inner_requests(&request).data(), over, status);
 }
+#if MPI_VERSION > 4 || (MPI_VERSION == 4 && MPI_SUBVERSION >= 1)
+int MPI_Request_get_status_all(int count, const MPI_Request requests[], int* over, MPI_Status statuses[]) {
+    advance();
+    std::vector<MPI_Request> copies(requests, requests + count);
+    return PMPI_Request_get_status_all(count, inner_requests(count, copies.data()).data(), over, statuses);
+}
+int MPI_Request_get_status_any(int count, const MPI_Request requests[], int* index, int* over, MPI_Status* status) {
+    advance();
+    std::vector<MPI_Request> copies(requests, requests + count);
+    return PMPI_Request_get_status_any(count, inner_requests(count, copies.data()).data(), index, over, status);
+}
+int MPI_Request_get_status_some(
+    int count, const MPI_Request requests[], int* completed, int indices[], MPI_Status statuses[]) {
+    advance();
+    std::vector<MPI_Request> copies(requests, requests + count);
+    return PMPI_Request_get_status_some(
+        count, inner_requests(count, copies.data()).data(), completed, indices, statuses);
+}
+#endif
 
 }  // extern "C"

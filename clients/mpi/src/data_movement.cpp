@@ -3,10 +3,11 @@
 #include "buffers.hpp"
 #include "call.hpp"
 #include "held.hpp"
+#include "numbers.hpp"
 
+#include <colls/detail/support/sizes.hpp>
 #include <colls/dynamic.hpp>
 
-#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -18,30 +19,27 @@ namespace dynamic = colls::dynamic;
 dynamic::const_buffer bytes_of(const input& in) { return {in.data(), in.bytes()}; }
 dynamic::buffer bytes_of(const output& out) { return {out.data(), out.bytes()}; }
 
-std::size_t in_all(int count, const group& g) {
-    return static_cast<std::size_t>(count) * static_cast<std::size_t>(g.size);
+std::size_t in_all(MPI_Count count, const group& g) {
+    return colls::detail::capped_product(static_cast<std::size_t>(count), static_cast<std::size_t>(g.size));
 }
-MPI_Aint elements_before(const group& g, int count) { return static_cast<MPI_Aint>(g.rank) * count; }
+MPI_Aint elements_before(const group& g, MPI_Count count) { return static_cast<MPI_Aint>(g.rank) * count; }
 /// The rank's own block of `count` elements, of those from `base` on.
-std::byte* own_block(const void* base, int count, MPI_Datatype type, const group& g) {
+std::byte* own_block(const void* base, MPI_Count count, MPI_Datatype type, const group& g) {
     return displaced(base, elements_before(g, count) * layout_of(type).extent);
-}
-bool all_sound(const int counts[], int size) {
-    return counts != nullptr && std::all_of(counts, counts + size, [](int count) { return count >= 0; });
 }
 
 /// MPICH refuses the call: `own`, the rank's block, is its block in `all`, which MPICH looks for `before` elements
 /// behind the beginning, by their size.
-bool aliases(const void* own, int own_count, MPI_Datatype own_type, const void* all, int count, MPI_Aint before,
-    MPI_Datatype type) {
-    if (!mpi_refuses_aliases || all == MPI_IN_PLACE || own_type != type || own_count == 0 || count == 0) return false;
-    int size = 0;
-    PMPI_Type_size(type, &size);
+bool aliases(const void* own, MPI_Count own_count, MPI_Datatype own_type, const void* all, MPI_Count count,
+    MPI_Aint before, MPI_Datatype type) {
+    if (!mpi_refuses_aliases() || all == MPI_IN_PLACE || own_type != type || own_count == 0 || count == 0) return false;
+    MPI_Count size = 0;
+    PMPI_Type_size_x(type, &size);
     return is_refused_alias(own, displaced(all, before * size));
 }
 /// Likewise where all blocks are of one length: there MPICH looks only where the counts are the same.
-bool aliases_equal(const void* own, int own_count, MPI_Datatype own_type, const void* all, int count, MPI_Aint before,
-    MPI_Datatype type) {
+bool aliases_equal(const void* own, MPI_Count own_count, MPI_Datatype own_type, const void* all, MPI_Count count,
+    MPI_Aint before, MPI_Datatype type) {
     return own_count == count && aliases(own, own_count, own_type, all, count, before, type);
 }
 
@@ -67,7 +65,7 @@ public:
 
 class broadcast_call : public movement {
 public:
-    broadcast_call(group& g, void* buffer, int count, MPI_Datatype type, int root) : root_(root) {
+    broadcast_call(group& g, void* buffer, MPI_Count count, MPI_Datatype type, int root) : root_(root) {
         if (!is_rank(root, g)) return;
         if (g.rank == root)
             in_ = input(buffer, static_cast<std::size_t>(count), type);
@@ -93,8 +91,8 @@ private:
 
 class gather_call : public movement {
 public:
-    gather_call(group& g, const void* sent, int sent_count, MPI_Datatype sent_type, void* received, int count,
-        MPI_Datatype type, int root)
+    gather_call(group& g, const void* sent, MPI_Count sent_count, MPI_Datatype sent_type, void* received,
+        MPI_Count count, MPI_Datatype type, int root)
         : root_(root) {
         const bool in_place = sent == MPI_IN_PLACE;
         if (!is_rank(root, g) || (in_place ? g.rank != root : !are_sound(sent_count, sent_type))) return;
@@ -122,13 +120,13 @@ private:
 
 class gather_v_call : public movement {
 public:
-    gather_v_call(group& g, const void* sent, int sent_count, MPI_Datatype sent_type, void* received,
-        const int counts[], const int displacements[], MPI_Datatype type, int root)
+    gather_v_call(group& g, const void* sent, MPI_Count sent_count, MPI_Datatype sent_type, void* received,
+        const numbers& counts, const numbers& displacements, MPI_Datatype type, int root)
         : root_(root) {
         const bool in_place = sent == MPI_IN_PLACE;
         if (!is_rank(root, g) || (in_place ? g.rank != root : !are_sound(sent_count, sent_type))) return;
         if (g.rank == root) {
-            if (type == MPI_DATATYPE_NULL || displacements == nullptr || !all_sound(counts, g.size)) return;
+            if (type == MPI_DATATYPE_NULL || displacements.is_null() || !are_counts(counts, g.size)) return;
             if (aliases(sent, sent_count, sent_type, received, counts[g.rank], displacements[g.rank], type)) return;
             blocks_ = block_list(received, counts, displacements, type, g.size);
             out_ = output_blocks(blocks_);
@@ -155,8 +153,8 @@ private:
 
 class scatter_call : public movement {
 public:
-    scatter_call(group& g, const void* sent, int count, MPI_Datatype type, void* received, int received_count,
-        MPI_Datatype received_type, int root)
+    scatter_call(group& g, const void* sent, MPI_Count count, MPI_Datatype type, void* received,
+        MPI_Count received_count, MPI_Datatype received_type, int root)
         : root_(root) {
         const bool in_place = received == MPI_IN_PLACE;
         if (!is_rank(root, g) || (in_place ? g.rank != root : !are_sound(received_count, received_type))) return;
@@ -191,13 +189,13 @@ private:
 
 class scatter_v_call : public movement {
 public:
-    scatter_v_call(group& g, const void* sent, const int counts[], const int displacements[], MPI_Datatype type,
-        void* received, int received_count, MPI_Datatype received_type, int root)
+    scatter_v_call(group& g, const void* sent, const numbers& counts, const numbers& displacements, MPI_Datatype type,
+        void* received, MPI_Count received_count, MPI_Datatype received_type, int root)
         : root_(root) {
         const bool in_place = received == MPI_IN_PLACE;
         if (!is_rank(root, g) || (in_place ? g.rank != root : !are_sound(received_count, received_type))) return;
         if (g.rank == root) {
-            if (type == MPI_DATATYPE_NULL || displacements == nullptr || !all_sound(counts, g.size)) return;
+            if (type == MPI_DATATYPE_NULL || displacements.is_null() || !are_counts(counts, g.size)) return;
             if (aliases(received, received_count, received_type, sent, counts[g.rank], displacements[g.rank], type))
                 return;
             blocks_ = block_list(sent, counts, displacements, type, g.size);
@@ -229,8 +227,8 @@ private:
 
 class all_gather_call : public movement {
 public:
-    all_gather_call(group& g, const void* sent, int sent_count, MPI_Datatype sent_type, void* received, int count,
-        MPI_Datatype type)
+    all_gather_call(group& g, const void* sent, MPI_Count sent_count, MPI_Datatype sent_type, void* received,
+        MPI_Count count, MPI_Datatype type)
         : out_(received, in_all(count, g), type),
           in_(sent == MPI_IN_PLACE ? input(own_block(received, count, type, g), static_cast<std::size_t>(count), type)
                                    : input(sent, static_cast<std::size_t>(sent_count), sent_type)) {
@@ -251,9 +249,9 @@ private:
 
 class all_gather_v_call : public movement {
 public:
-    all_gather_v_call(group& g, const void* sent, int sent_count, MPI_Datatype sent_type, void* received,
-        const int counts[], const int displacements[], MPI_Datatype type) {
-        if (displacements == nullptr || !all_sound(counts, g.size)) return;
+    all_gather_v_call(group& g, const void* sent, MPI_Count sent_count, MPI_Datatype sent_type, void* received,
+        const numbers& counts, const numbers& displacements, MPI_Datatype type) {
+        if (displacements.is_null() || !are_counts(counts, g.size)) return;
         if (aliases(sent, sent_count, sent_type, received, counts[g.rank], displacements[g.rank], type)) return;
         blocks_ = block_list(received, counts, displacements, type, g.size);
         out_ = output_blocks(blocks_);
@@ -277,8 +275,8 @@ private:
 
 class all_to_all_call : public movement {
 public:
-    all_to_all_call(group& g, const void* sent, int sent_count, MPI_Datatype sent_type, void* received, int count,
-        MPI_Datatype type)
+    all_to_all_call(group& g, const void* sent, MPI_Count sent_count, MPI_Datatype sent_type, void* received,
+        MPI_Count count, MPI_Datatype type)
         : out_(received, in_all(count, g), type),
           in_(sent == MPI_IN_PLACE ? input(received, in_all(count, g), type)
                                    : input(sent, in_all(sent_count, g), sent_type)) {
@@ -301,13 +299,13 @@ private:
 template <class Type>
 class all_to_all_v_call : public movement {
 public:
-    all_to_all_v_call(group& g, const void* sent, const int sent_counts[], const int sent_displacements[],
-        Type sent_type, void* received, const int counts[], const int displacements[], Type type) {
+    all_to_all_v_call(group& g, const void* sent, const numbers& sent_counts, const numbers& sent_displacements,
+        Type sent_type, void* received, const numbers& counts, const numbers& displacements, Type type) {
         if (!are_good(counts, displacements, type, g)) return;
         const bool in_place = sent == MPI_IN_PLACE;
         if (!in_place && !are_good(sent_counts, sent_displacements, sent_type, g)) return;
         // MPICH refuses the call: both sides are one buffer, with one array of counts and, of MPI_Alltoallw, of types.
-        if (sent_counts == counts && sent_type == type && is_refused_alias(sent, received)) return;
+        if (sent_counts.is_same_array(counts) && sent_type == type && is_refused_alias(sent, received)) return;
         to_ = block_list(received, counts, displacements, type, g.size);
         if (!in_place) from_ = block_list(sent, sent_counts, sent_displacements, sent_type, g.size);
         in_ = input_blocks(in_place ? to_ : from_);
@@ -324,11 +322,12 @@ public:
     void finish() { out_.deliver(); }
 
 private:
-    static bool are_good(const int counts[], const int displacements[], MPI_Datatype type, const group& g) {
-        return type != MPI_DATATYPE_NULL && displacements != nullptr && all_sound(counts, g.size);
+    static bool are_good(const numbers& counts, const numbers& displacements, MPI_Datatype type, const group& g) {
+        return type != MPI_DATATYPE_NULL && !displacements.is_null() && are_counts(counts, g.size);
     }
-    static bool are_good(const int counts[], const int displacements[], const MPI_Datatype types[], const group& g) {
-        if (types == nullptr || displacements == nullptr || !all_sound(counts, g.size)) return false;
+    static bool are_good(
+        const numbers& counts, const numbers& displacements, const MPI_Datatype types[], const group& g) {
+        if (types == nullptr || displacements.is_null() || !are_counts(counts, g.size)) return false;
         for (int i = 0; i < g.size; ++i)
             if (counts[i] > 0 && types[i] == MPI_DATATYPE_NULL) return false;
         return true;
@@ -340,15 +339,8 @@ private:
     output_blocks out_;
 };
 
-/// How many datatypes MPI_Alltoallw has in an array, where colls may run it.
-int datatypes_of(MPI_Comm comm) {
-    int between = 0, size = 0;
-    if (comm == MPI_COMM_NULL || PMPI_Comm_test_inter(comm, &between) != MPI_SUCCESS || between != 0) return 0;
-    PMPI_Comm_size(comm, &size);
-    return size;
-}
 /// The arguments that all ranks have to all_gather and all_to_all.
-bool are_sound(const void* sent, int sent_count, MPI_Datatype sent_type, int count, MPI_Datatype type) {
+bool are_sound(const void* sent, MPI_Count sent_count, MPI_Datatype sent_type, MPI_Count count, MPI_Datatype type) {
     return colls_mpi::are_sound(count, type) && (sent == MPI_IN_PLACE || colls_mpi::are_sound(sent_count, sent_type));
 }
 
@@ -359,180 +351,9 @@ extern "C" {
 int MPI_Barrier(MPI_Comm comm) {
     return run<barrier_call>(function::barrier, comm, true, [&] { return PMPI_Barrier(comm); });
 }
+
 int MPI_Ibarrier(MPI_Comm comm, MPI_Request* request) {
     return start<barrier_call>(function::ibarrier, comm, request, true, [&] { return PMPI_Ibarrier(comm, request); });
-}
-
-int MPI_Bcast(void* buffer, int count, MPI_Datatype type, int root, MPI_Comm comm) {
-    return run<broadcast_call>(
-        function::bcast, comm, are_sound(count, type), [&] { return PMPI_Bcast(buffer, count, type, root, comm); },
-        buffer, count, type, root);
-}
-int MPI_Ibcast(void* buffer, int count, MPI_Datatype type, int root, MPI_Comm comm, MPI_Request* request) {
-    return start<broadcast_call>(
-        function::ibcast, comm, request, are_sound(count, type),
-        [&] { return PMPI_Ibcast(buffer, count, type, root, comm, request); }, buffer, count, type, root);
-}
-
-int MPI_Gather(const void* sent, int sent_count, MPI_Datatype sent_type, void* received, int count, MPI_Datatype type,
-    int root, MPI_Comm comm) {
-    return run<gather_call>(
-        function::gather, comm, true,
-        [&] { return PMPI_Gather(sent, sent_count, sent_type, received, count, type, root, comm); }, sent, sent_count,
-        sent_type, received, count, type, root);
-}
-int MPI_Igather(const void* sent, int sent_count, MPI_Datatype sent_type, void* received, int count, MPI_Datatype type,
-    int root, MPI_Comm comm, MPI_Request* request) {
-    return start<gather_call>(
-        function::igather, comm, request, true,
-        [&] { return PMPI_Igather(sent, sent_count, sent_type, received, count, type, root, comm, request); }, sent,
-        sent_count, sent_type, received, count, type, root);
-}
-
-int MPI_Gatherv(const void* sent, int sent_count, MPI_Datatype sent_type, void* received, const int counts[],
-    const int displacements[], MPI_Datatype type, int root, MPI_Comm comm) {
-    return run<gather_v_call>(
-        function::gatherv, comm, true,
-        [&] { return PMPI_Gatherv(sent, sent_count, sent_type, received, counts, displacements, type, root, comm); },
-        sent, sent_count, sent_type, received, counts, displacements, type, root);
-}
-int MPI_Igatherv(const void* sent, int sent_count, MPI_Datatype sent_type, void* received, const int counts[],
-    const int displacements[], MPI_Datatype type, int root, MPI_Comm comm, MPI_Request* request) {
-    return start<gather_v_call>(
-        function::igatherv, comm, request, true,
-        [&] {
-            return PMPI_Igatherv(
-                sent, sent_count, sent_type, received, counts, displacements, type, root, comm, request);
-        },
-        sent, sent_count, sent_type, received, counts, displacements, type, root);
-}
-
-int MPI_Scatter(const void* sent, int count, MPI_Datatype type, void* received, int received_count,
-    MPI_Datatype received_type, int root, MPI_Comm comm) {
-    return run<scatter_call>(
-        function::scatter, comm, true,
-        [&] { return PMPI_Scatter(sent, count, type, received, received_count, received_type, root, comm); }, sent,
-        count, type, received, received_count, received_type, root);
-}
-int MPI_Iscatter(const void* sent, int count, MPI_Datatype type, void* received, int received_count,
-    MPI_Datatype received_type, int root, MPI_Comm comm, MPI_Request* request) {
-    return start<scatter_call>(
-        function::iscatter, comm, request, true,
-        [&] { return PMPI_Iscatter(sent, count, type, received, received_count, received_type, root, comm, request); },
-        sent, count, type, received, received_count, received_type, root);
-}
-
-int MPI_Scatterv(const void* sent, const int counts[], const int displacements[], MPI_Datatype type, void* received,
-    int received_count, MPI_Datatype received_type, int root, MPI_Comm comm) {
-    return run<scatter_v_call>(
-        function::scatterv, comm, true,
-        [&] {
-            return PMPI_Scatterv(
-                sent, counts, displacements, type, received, received_count, received_type, root, comm);
-        },
-        sent, counts, displacements, type, received, received_count, received_type, root);
-}
-int MPI_Iscatterv(const void* sent, const int counts[], const int displacements[], MPI_Datatype type, void* received,
-    int received_count, MPI_Datatype received_type, int root, MPI_Comm comm, MPI_Request* request) {
-    return start<scatter_v_call>(
-        function::iscatterv, comm, request, true,
-        [&] {
-            return PMPI_Iscatterv(
-                sent, counts, displacements, type, received, received_count, received_type, root, comm, request);
-        },
-        sent, counts, displacements, type, received, received_count, received_type, root);
-}
-
-int MPI_Allgather(const void* sent, int sent_count, MPI_Datatype sent_type, void* received, int count,
-    MPI_Datatype type, MPI_Comm comm) {
-    return run<all_gather_call>(
-        function::allgather, comm, are_sound(sent, sent_count, sent_type, count, type),
-        [&] { return PMPI_Allgather(sent, sent_count, sent_type, received, count, type, comm); }, sent, sent_count,
-        sent_type, received, count, type);
-}
-int MPI_Iallgather(const void* sent, int sent_count, MPI_Datatype sent_type, void* received, int count,
-    MPI_Datatype type, MPI_Comm comm, MPI_Request* request) {
-    return start<all_gather_call>(
-        function::iallgather, comm, request, are_sound(sent, sent_count, sent_type, count, type),
-        [&] { return PMPI_Iallgather(sent, sent_count, sent_type, received, count, type, comm, request); }, sent,
-        sent_count, sent_type, received, count, type);
-}
-
-int MPI_Allgatherv(const void* sent, int sent_count, MPI_Datatype sent_type, void* received, const int counts[],
-    const int displacements[], MPI_Datatype type, MPI_Comm comm) {
-    return run<all_gather_v_call>(
-        function::allgatherv, comm, are_sound(sent, sent_count, sent_type, 0, type),
-        [&] { return PMPI_Allgatherv(sent, sent_count, sent_type, received, counts, displacements, type, comm); }, sent,
-        sent_count, sent_type, received, counts, displacements, type);
-}
-int MPI_Iallgatherv(const void* sent, int sent_count, MPI_Datatype sent_type, void* received, const int counts[],
-    const int displacements[], MPI_Datatype type, MPI_Comm comm, MPI_Request* request) {
-    return start<all_gather_v_call>(
-        function::iallgatherv, comm, request, are_sound(sent, sent_count, sent_type, 0, type),
-        [&] {
-            return PMPI_Iallgatherv(sent, sent_count, sent_type, received, counts, displacements, type, comm, request);
-        },
-        sent, sent_count, sent_type, received, counts, displacements, type);
-}
-
-int MPI_Alltoall(const void* sent, int sent_count, MPI_Datatype sent_type, void* received, int count, MPI_Datatype type,
-    MPI_Comm comm) {
-    return run<all_to_all_call>(
-        function::alltoall, comm, are_sound(sent, sent_count, sent_type, count, type),
-        [&] { return PMPI_Alltoall(sent, sent_count, sent_type, received, count, type, comm); }, sent, sent_count,
-        sent_type, received, count, type);
-}
-int MPI_Ialltoall(const void* sent, int sent_count, MPI_Datatype sent_type, void* received, int count,
-    MPI_Datatype type, MPI_Comm comm, MPI_Request* request) {
-    return start<all_to_all_call>(
-        function::ialltoall, comm, request, are_sound(sent, sent_count, sent_type, count, type),
-        [&] { return PMPI_Ialltoall(sent, sent_count, sent_type, received, count, type, comm, request); }, sent,
-        sent_count, sent_type, received, count, type);
-}
-
-int MPI_Alltoallv(const void* sent, const int sent_counts[], const int sent_displacements[], MPI_Datatype sent_type,
-    void* received, const int counts[], const int displacements[], MPI_Datatype type, MPI_Comm comm) {
-    return run<all_to_all_v_call<MPI_Datatype>>(
-        function::alltoallv, comm, are_sound(sent, 0, sent_type, 0, type),
-        [&] {
-            return PMPI_Alltoallv(
-                sent, sent_counts, sent_displacements, sent_type, received, counts, displacements, type, comm);
-        },
-        sent, sent_counts, sent_displacements, sent_type, received, counts, displacements, type);
-}
-int MPI_Ialltoallv(const void* sent, const int sent_counts[], const int sent_displacements[], MPI_Datatype sent_type,
-    void* received, const int counts[], const int displacements[], MPI_Datatype type, MPI_Comm comm,
-    MPI_Request* request) {
-    return start<all_to_all_v_call<MPI_Datatype>>(
-        function::ialltoallv, comm, request, are_sound(sent, 0, sent_type, 0, type),
-        [&] {
-            return PMPI_Ialltoallv(
-                sent, sent_counts, sent_displacements, sent_type, received, counts, displacements, type, comm, request);
-        },
-        sent, sent_counts, sent_displacements, sent_type, received, counts, displacements, type);
-}
-
-int MPI_Alltoallw(const void* sent, const int sent_counts[], const int sent_displacements[],
-    const MPI_Datatype sent_types[], void* received, const int counts[], const int displacements[],
-    const MPI_Datatype types[], MPI_Comm comm) {
-    return run<all_to_all_v_call<const MPI_Datatype*>>(
-        function::alltoallw, comm, true,
-        [&] {
-            return PMPI_Alltoallw(
-                sent, sent_counts, sent_displacements, sent_types, received, counts, displacements, types, comm);
-        },
-        sent, sent_counts, sent_displacements, sent_types, received, counts, displacements, types);
-}
-int MPI_Ialltoallw(const void* sent, const int sent_counts[], const int sent_displacements[],
-    const MPI_Datatype sent_types[], void* received, const int counts[], const int displacements[],
-    const MPI_Datatype types[], MPI_Comm comm, MPI_Request* request) {
-    return start<all_to_all_v_call<const MPI_Datatype*>>(
-        function::ialltoallw, comm, request, true,
-        [&] {
-            return PMPI_Ialltoallw(sent, sent_counts, sent_displacements, sent_types, received, counts, displacements,
-                types, comm, request);
-        },
-        sent, sent_counts, sent_displacements, sent_types, received, counts, displacements, types);
 }
 
 #if COLLS_MPI_HAS_PERSISTENT
@@ -540,120 +361,9 @@ int COLLS_MPI_PERSISTENT(Barrier)(MPI_Comm comm, MPI_Info info, MPI_Request* req
     return prepare<barrier_call>(function::barrier_init, comm, request, true,
         [&] { return COLLS_MPI_PERSISTENT_OF_MPI(Barrier)(comm, info, request); });
 }
-
-int COLLS_MPI_PERSISTENT(Bcast)(
-    void* buffer, int count, MPI_Datatype type, int root, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
-    return prepare<broadcast_call>(
-        function::bcast_init, comm, request, are_sound(count, type),
-        [&] { return COLLS_MPI_PERSISTENT_OF_MPI(Bcast)(buffer, count, type, root, comm, info, request); }, buffer,
-        count, held_type(type), root);
-}
-
-int COLLS_MPI_PERSISTENT(Gather)(const void* sent, int sent_count, MPI_Datatype sent_type, void* received, int count,
-    MPI_Datatype type, int root, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
-    return prepare<gather_call>(
-        function::gather_init, comm, request, true,
-        [&] {
-            return COLLS_MPI_PERSISTENT_OF_MPI(Gather)(
-                sent, sent_count, sent_type, received, count, type, root, comm, info, request);
-        },
-        sent, sent_count, held_type(sent_type), received, count, held_type(type), root);
-}
-
-int COLLS_MPI_PERSISTENT(Gatherv)(const void* sent, int sent_count, MPI_Datatype sent_type, void* received,
-    const int counts[], const int displacements[], MPI_Datatype type, int root, MPI_Comm comm, MPI_Info info,
-    MPI_Request* request) {
-    return prepare<gather_v_call>(
-        function::gatherv_init, comm, request, true,
-        [&] {
-            return COLLS_MPI_PERSISTENT_OF_MPI(Gatherv)(
-                sent, sent_count, sent_type, received, counts, displacements, type, root, comm, info, request);
-        },
-        sent, sent_count, held_type(sent_type), received, counts, displacements, held_type(type), root);
-}
-
-int COLLS_MPI_PERSISTENT(Scatter)(const void* sent, int count, MPI_Datatype type, void* received, int received_count,
-    MPI_Datatype received_type, int root, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
-    return prepare<scatter_call>(
-        function::scatter_init, comm, request, true,
-        [&] {
-            return COLLS_MPI_PERSISTENT_OF_MPI(Scatter)(
-                sent, count, type, received, received_count, received_type, root, comm, info, request);
-        },
-        sent, count, held_type(type), received, received_count, held_type(received_type), root);
-}
-
-int COLLS_MPI_PERSISTENT(Scatterv)(const void* sent, const int counts[], const int displacements[], MPI_Datatype type,
-    void* received, int received_count, MPI_Datatype received_type, int root, MPI_Comm comm, MPI_Info info,
-    MPI_Request* request) {
-    return prepare<scatter_v_call>(
-        function::scatterv_init, comm, request, true,
-        [&] {
-            return COLLS_MPI_PERSISTENT_OF_MPI(Scatterv)(
-                sent, counts, displacements, type, received, received_count, received_type, root, comm, info, request);
-        },
-        sent, counts, displacements, held_type(type), received, received_count, held_type(received_type), root);
-}
-
-int COLLS_MPI_PERSISTENT(Allgather)(const void* sent, int sent_count, MPI_Datatype sent_type, void* received, int count,
-    MPI_Datatype type, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
-    return prepare<all_gather_call>(
-        function::allgather_init, comm, request, are_sound(sent, sent_count, sent_type, count, type),
-        [&] {
-            return COLLS_MPI_PERSISTENT_OF_MPI(Allgather)(
-                sent, sent_count, sent_type, received, count, type, comm, info, request);
-        },
-        sent, sent_count, held_type(sent_type), received, count, held_type(type));
-}
-
-int COLLS_MPI_PERSISTENT(Allgatherv)(const void* sent, int sent_count, MPI_Datatype sent_type, void* received,
-    const int counts[], const int displacements[], MPI_Datatype type, MPI_Comm comm, MPI_Info info,
-    MPI_Request* request) {
-    return prepare<all_gather_v_call>(
-        function::allgatherv_init, comm, request, are_sound(sent, sent_count, sent_type, 0, type),
-        [&] {
-            return COLLS_MPI_PERSISTENT_OF_MPI(Allgatherv)(
-                sent, sent_count, sent_type, received, counts, displacements, type, comm, info, request);
-        },
-        sent, sent_count, held_type(sent_type), received, counts, displacements, held_type(type));
-}
-
-int COLLS_MPI_PERSISTENT(Alltoall)(const void* sent, int sent_count, MPI_Datatype sent_type, void* received, int count,
-    MPI_Datatype type, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
-    return prepare<all_to_all_call>(
-        function::alltoall_init, comm, request, are_sound(sent, sent_count, sent_type, count, type),
-        [&] {
-            return COLLS_MPI_PERSISTENT_OF_MPI(Alltoall)(
-                sent, sent_count, sent_type, received, count, type, comm, info, request);
-        },
-        sent, sent_count, held_type(sent_type), received, count, held_type(type));
-}
-
-int COLLS_MPI_PERSISTENT(Alltoallv)(const void* sent, const int sent_counts[], const int sent_displacements[],
-    MPI_Datatype sent_type, void* received, const int counts[], const int displacements[], MPI_Datatype type,
-    MPI_Comm comm, MPI_Info info, MPI_Request* request) {
-    return prepare<all_to_all_v_call<MPI_Datatype>>(
-        function::alltoallv_init, comm, request, are_sound(sent, 0, sent_type, 0, type),
-        [&] {
-            return COLLS_MPI_PERSISTENT_OF_MPI(Alltoallv)(sent, sent_counts, sent_displacements, sent_type, received,
-                counts, displacements, type, comm, info, request);
-        },
-        sent, sent_counts, sent_displacements, held_type(sent_type), received, counts, displacements, held_type(type));
-}
-
-int COLLS_MPI_PERSISTENT(Alltoallw)(const void* sent, const int sent_counts[], const int sent_displacements[],
-    const MPI_Datatype sent_types[], void* received, const int counts[], const int displacements[],
-    const MPI_Datatype types[], MPI_Comm comm, MPI_Info info, MPI_Request* request) {
-    const int types_of_each = datatypes_of(comm);
-    return prepare<all_to_all_v_call<const MPI_Datatype*>>(
-        function::alltoallw_init, comm, request, true,
-        [&] {
-            return COLLS_MPI_PERSISTENT_OF_MPI(Alltoallw)(sent, sent_counts, sent_displacements, sent_types, received,
-                counts, displacements, types, comm, info, request);
-        },
-        sent, sent_counts, sent_displacements, held_types(sent == MPI_IN_PLACE ? nullptr : sent_types, types_of_each),
-        received, counts, displacements, held_types(types, types_of_each));
-}
 #endif
 
 }  // extern "C"
+
+#define COLLS_MPI_FUNCTIONS "data_movement_functions.hpp"
+#include "both_counts.hpp"

@@ -9,7 +9,7 @@ namespace colls_mpi {
 int failed(function which, MPI_Comm comm, int code, const char* text) {
     int rank = 0;
     PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    std::fprintf(stderr, "colls_mpi: %s on rank %d of MPI_COMM_WORLD: %s\n", name_of(which), rank, text);
+    std::fprintf(stderr, "colls_mpi: %s on rank %d of MPI_COMM_WORLD: %s\n", name_of(which).c_str(), rank, text);
     PMPI_Comm_call_errhandler(comm, code);
     return code;
 }

@@ -3,95 +3,43 @@
 // mpi_f08 calls PMPI_Barrier, PMPI_Wait, PMPI_Start, PMPI_Finalize and others that have no buffers. So the loader binds
 // them to MPI. When this library is loaded, it binds them to its own functions, in those libraries only: their table of
 // addresses has an entry for each function that they call.
-#include <colls/mpi/detail/mpi_header.hpp>
+#include "objects.hpp"
 
-#include <dlfcn.h>
 #include <link.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdint>
 #include <cstring>
-#include <string>
 #include <string_view>
-#include <vector>
 
 namespace {
 
-using address = std::uintptr_t;
+using namespace colls_mpi;
 
-struct loaded {
-    address base;
-    const ElfW(Phdr) * segments;
-    std::size_t count;
-};
-
-// The names are those of Open MPI, its module mpi_f08, MPICH as Debian names it, and MPICH.
-bool is_for_fortran(std::string_view path) {
-    const std::string_view name = path.substr(path.rfind('/') + 1);
-    for (const std::string_view start : {"libmpi_mpifh.", "libmpi_usempif08.", "libmpichfort.", "libmpifort."}) {
+// The names are those of Open MPI, its module mpi_f08, MPICH as Debian names it, MPICH, and the standard ABI.
+bool is_for_fortran(std::string_view name) {
+    for (const std::string_view start :
+        {"libmpi_mpifh.", "libmpi_usempif08.", "libmpichfort.", "libmpifort.", "libmpifort_abi."}) {
         if (name.starts_with(start)) return true;
     }
     return false;
 }
 
-std::vector<loaded> libraries_for_fortran() {
-    std::vector<loaded> found;
-    dl_iterate_phdr(
-        [](dl_phdr_info* info, std::size_t, void* list) {
-            if (is_for_fortran(info->dlpi_name)) {
-                static_cast<std::vector<loaded>*>(list)->push_back(
-                    {info->dlpi_addr, info->dlpi_phdr, info->dlpi_phnum});
-            }
-            return 0;
-        },
-        &found);
-    return found;
-}
-
-/// The functions of MPI that this library defines.
-class own_functions {
-public:
-    own_functions() {
-        if (dladdr(reinterpret_cast<void*>(&is_for_fortran), &self_) != 0) {
-            handle_ = dlopen(self_.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-        }
-    }
-    ~own_functions() {
-        if (handle_ != nullptr) dlclose(handle_);
-    }
-    own_functions(const own_functions&) = delete;
-    own_functions& operator=(const own_functions&) = delete;
-
-    /// Null: this library does not define it.
-    void* operator()(const char* name) const {
-        // dlsym also finds what the libraries define on which this one depends.
-        void* const found = handle_ == nullptr ? nullptr : dlsym(handle_, name);
-        Dl_info where{};
-        return found != nullptr && dladdr(found, &where) != 0 && where.dli_fbase == self_.dli_fbase ? found : nullptr;
-    }
-
-private:
-    Dl_info self_{};
-    void* handle_ = nullptr;
-};
-
 class table_of_addresses {
 public:
-    explicit table_of_addresses(const loaded& library) : base_(library.base) {
+    explicit table_of_addresses(const object& library) : base_(library.base) {
         for (std::size_t i = 0; i < library.count; ++i) {
             const auto& segment = library.segments[i];
-            if (segment.p_type == PT_GNU_RELRO) {
-                protected_begin_ = base_ + segment.p_vaddr;
-                protected_end_ = protected_begin_ + segment.p_memsz;
-            } else if (segment.p_type == PT_DYNAMIC) {
-                read(reinterpret_cast<const ElfW(Dyn)*>(base_ + segment.p_vaddr));
-            }
+            if (segment.p_type != PT_GNU_RELRO) continue;
+            protected_begin_ = base_ + segment.p_vaddr;
+            protected_end_ = protected_begin_ + segment.p_memsz;
         }
+        read(library);
     }
 
     /// Binds each PMPI_ function to that which `own` has for its name with MPI_.
-    void bind(const own_functions& own) const {
+    void bind(const functions_of& own) const {
         if (symbols_ == nullptr || names_ == nullptr) return;
         for (const auto& [begin, bytes] : {calls_, others_}) {
             const auto* const entries = reinterpret_cast<const ElfW(Rela)*>(begin);
@@ -112,39 +60,37 @@ private:
         std::size_t bytes = 0;
     };
 
-    void read(const ElfW(Dyn) * entry) {
+    void read(const object& library) {
         bool with_addends = true;
-        for (; entry->d_tag != DT_NULL; ++entry) {
-            switch (entry->d_tag) {
+        library.for_each_entry([&](const ElfW(Dyn) & entry) {
+            switch (entry.d_tag) {
                 case DT_SYMTAB:
-                    symbols_ = reinterpret_cast<const ElfW(Sym)*>(at(entry->d_un.d_ptr));
+                    symbols_ = reinterpret_cast<const ElfW(Sym)*>(library.at(entry.d_un.d_ptr));
                     break;
                 case DT_STRTAB:
-                    names_ = reinterpret_cast<const char*>(at(entry->d_un.d_ptr));
+                    names_ = reinterpret_cast<const char*>(library.at(entry.d_un.d_ptr));
                     break;
                 case DT_JMPREL:
-                    calls_.begin = at(entry->d_un.d_ptr);
+                    calls_.begin = library.at(entry.d_un.d_ptr);
                     break;
                 case DT_PLTRELSZ:
-                    calls_.bytes = entry->d_un.d_val;
+                    calls_.bytes = entry.d_un.d_val;
                     break;
                 case DT_RELA:
-                    others_.begin = at(entry->d_un.d_ptr);
+                    others_.begin = library.at(entry.d_un.d_ptr);
                     break;
                 case DT_RELASZ:
-                    others_.bytes = entry->d_un.d_val;
+                    others_.bytes = entry.d_un.d_val;
                     break;
                 case DT_PLTREL:
-                    with_addends = entry->d_un.d_val == DT_RELA;
+                    with_addends = entry.d_un.d_val == DT_RELA;
                     break;
                 default:
                     break;
             }
-        }
+        });
         if (!with_addends) calls_ = {};  // the processors of 64 bits have them
     }
-    // glibc has added the base to most addresses, other loaders have not.
-    address at(address p) const { return p < base_ ? base_ + p : p; }
 
     void write(address slot, void* function) const {
         const bool is_protected = slot >= protected_begin_ && slot < protected_end_;
@@ -162,8 +108,9 @@ private:
 };
 
 [[gnu::constructor]] void bind_fortran() {
-    const own_functions own;
-    for (const loaded& library : libraries_for_fortran()) table_of_addresses(library).bind(own);
+    const functions_of own(reinterpret_cast<const void*>(&bind_fortran));
+    for (const object& library : loaded_objects())
+        if (is_for_fortran(library.name())) table_of_addresses(library).bind(own);
 }
 
 }  // namespace

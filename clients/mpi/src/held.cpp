@@ -63,6 +63,13 @@ void let_go(MPI_Op op) { operators.let_go(op); }
 void hold_type(MPI_Datatype type) { types.hold(type); }
 void let_go_type(MPI_Datatype type) { types.let_go(type); }
 
+int ranks_of(MPI_Comm comm) {
+    int between = 0, size = 0;
+    if (comm == MPI_COMM_NULL || PMPI_Comm_test_inter(comm, &between) != MPI_SUCCESS || between != 0) return 0;
+    PMPI_Comm_size(comm, &size);
+    return size;
+}
+
 }  // namespace colls_mpi
 
 extern "C" {

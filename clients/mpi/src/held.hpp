@@ -1,6 +1,8 @@
 // Operators and datatypes that calls need later, where the program frees them meanwhile.
 #pragma once
 
+#include "numbers.hpp"
+
 #include <colls/mpi/detail/mpi_header.hpp>
 
 #include <utility>
@@ -55,5 +57,22 @@ private:
     const MPI_Datatype* types_;
     std::vector<held_type> all_;
 };
+
+/// The numbers in an array of the program, which it may free. (mpi4py does, after MPI_Allgatherv_init and
+/// MPI_Reduce_scatter_init.)
+template <class T>
+class held_numbers {
+public:
+    held_numbers(const T numbers[], int count) {
+        if (numbers != nullptr) all_.assign(numbers, numbers + count);
+    }
+    operator numbers() const { return all_.empty() ? nullptr : all_.data(); }
+
+private:
+    std::vector<T> all_;
+};
+
+/// How long the arrays of a call are that have an element for each rank, where colls may run it.
+int ranks_of(MPI_Comm comm);
 
 }  // namespace colls_mpi

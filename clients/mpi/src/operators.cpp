@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <limits>
 #include <unordered_map>
 
 namespace colls_mpi {
@@ -88,7 +89,7 @@ private:
 
 }  // namespace
 
-folding::folding(MPI_Op op, MPI_Datatype type, int count) : op_(op), type_(type) {
+folding::folding(MPI_Op op, MPI_Datatype type, MPI_Count count) : op_(op), type_(type) {
     const known_operator known = known_operator_of(op);
     operand_ = layout_of(type);
     predefined_ = known.predefined;
@@ -138,12 +139,19 @@ void folding::fold(const void* in, void* inout, std::size_t count, void* context
 }
 
 void folding::fold_in_row(const void* in, void* inout, std::size_t count) {
-    constexpr std::size_t most = std::size_t{1} << 30;
+    // As much at a time as an int counts, where the operator does not expect all that a call with MPI_Count has.
+    const std::size_t most = std::max(at_once_, std::size_t{1} << 30);
     for (std::size_t at = 0; at < count && error_ == MPI_SUCCESS; at += most) {
         const MPI_Aint skip = static_cast<MPI_Aint>(at) * operand_.extent;
-        error_ = PMPI_Reduce_local(
-            displaced(in, skip), displaced(inout, skip), static_cast<int>(std::min(count - at, most)), type_, op_);
+        error_ = reduce_local(displaced(in, skip), displaced(inout, skip), std::min(count - at, most));
     }
+}
+int folding::reduce_local(const void* in, void* inout, std::size_t count) const {
+#if MPI_VERSION >= 4
+    if (count > static_cast<std::size_t>(std::numeric_limits<int>::max()))
+        return PMPI_Reduce_local_c(in, inout, static_cast<MPI_Count>(count), type_, op_);
+#endif
+    return PMPI_Reduce_local(in, inout, static_cast<int>(count), type_, op_);
 }
 
 // The operator gets elements as the program lays them out.
@@ -155,8 +163,7 @@ void folding::fold_packed(const void* in, void* inout, std::size_t count) {
         const std::size_t n = std::min(count, most);
         unpack(from, left.start(), n, type_, operand_);
         unpack(to, right.start(), n, type_, operand_);
-        colls_mpi::check(
-            PMPI_Reduce_local(left.start(), right.start(), static_cast<int>(n), type_, op_), "MPI_Reduce_local");
+        colls_mpi::check(reduce_local(left.start(), right.start(), n), "MPI_Reduce_local");
         pack(right.start(), n, type_, operand_, to);
         from += n * operand_.size;
         to += n * operand_.size;

@@ -18,7 +18,7 @@ class folding {
 public:
     /// `count`: elements of each operand, where every rank folds all of them at once; 0: colls may cut the operands. An
     /// operator of the program may expect just what the program has passed: it is called for all elements then.
-    folding(MPI_Op op, MPI_Datatype type, int count);
+    folding(MPI_Op op, MPI_Datatype type, MPI_Count count);
     folding(const folding&) = delete;
     folding& operator=(const folding&) = delete;
 
@@ -46,6 +46,7 @@ private:
     static void fold(const void* in, void* inout, std::size_t count, void* context);
     void fold_in_row(const void* in, void* inout, std::size_t count);
     void fold_packed(const void* in, void* inout, std::size_t count);
+    int reduce_local(const void* in, void* inout, std::size_t count) const;
 
     static constexpr colls::dynamic::reduction exact{colls::dynamic::op::exact};
 

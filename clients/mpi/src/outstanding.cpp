@@ -172,7 +172,7 @@ void outstanding_call::note_failure() noexcept {
     const auto report = [&](const char* text) {
         int rank = 0;
         PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
-        std::fprintf(stderr, "colls_mpi: %s on rank %d of MPI_COMM_WORLD: %s\n", name_of(which_), rank, text);
+        std::fprintf(stderr, "colls_mpi: %s on rank %d of MPI_COMM_WORLD: %s\n", name_of(which_).c_str(), rank, text);
     };
     try {
         throw;

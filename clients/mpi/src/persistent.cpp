@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <mutex>
 #include <unordered_map>
+#include <vector>
 
 namespace colls_mpi {
 
@@ -15,6 +16,9 @@ namespace {
 auto& requests_to_calls = *new std::unordered_map<MPI_Request, std::shared_ptr<persistent_call>>;
 auto& calls_mutex = *new std::mutex;
 std::atomic<bool> any = false;
+// Requests that the program has freed. They serve later calls: MPICH 4.0 waits for ever in a persistent collective of
+// its own that gets the memory of a freed persistent message.
+auto& spare_requests = *new std::vector<MPI_Request>;
 
 std::shared_ptr<persistent_call> call_of(MPI_Request request) {
     if (!any) return nullptr;
@@ -37,8 +41,13 @@ std::shared_ptr<persistent_call> take(MPI_Request request) {
 
 MPI_Request add_persistent(std::unique_ptr<persistent_call> call) {
     MPI_Request request = MPI_REQUEST_NULL;
-    check(PMPI_Send_init(nullptr, 0, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_SELF, &request), "MPI_Send_init");
     const std::lock_guard lock(calls_mutex);
+    if (spare_requests.empty()) {
+        check(PMPI_Send_init(nullptr, 0, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_SELF, &request), "MPI_Send_init");
+    } else {
+        request = spare_requests.back();
+        spare_requests.pop_back();
+    }
     requests_to_calls[request] = std::move(call);
     any = true;
     return request;
@@ -89,8 +98,12 @@ int MPI_Startall(int count, MPI_Request requests[]) {
 // A call that is under way goes on.
 int MPI_Request_free(MPI_Request* request) {
     const auto call = request == nullptr ? nullptr : colls_mpi::take(*request);
-    if (call != nullptr && call->is_active()) PMPI_Request_free(&call->request());
-    return PMPI_Request_free(request);
+    if (call == nullptr) return PMPI_Request_free(request);
+    if (call->is_active()) PMPI_Request_free(&call->request());
+    const std::lock_guard lock(colls_mpi::calls_mutex);
+    colls_mpi::spare_requests.push_back(*request);
+    *request = MPI_REQUEST_NULL;
+    return MPI_SUCCESS;
 }
 int MPI_Cancel(MPI_Request* request) {
     const auto call = request == nullptr ? nullptr : colls_mpi::call_of(*request);

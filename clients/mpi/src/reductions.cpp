@@ -2,8 +2,10 @@
 #include "buffers.hpp"
 #include "call.hpp"
 #include "held.hpp"
+#include "numbers.hpp"
 #include "operators.hpp"
 
+#include <colls/detail/support/sizes.hpp>
 #include <colls/dynamic.hpp>
 
 #include <algorithm>
@@ -26,7 +28,7 @@ dynamic::buffer elements_of(const output& out, const folding& f) {
 /// What the calls have in common.
 class reduction {
 public:
-    reduction(MPI_Op op, MPI_Datatype type, int count = 0) : fold_(op, type, count) {
+    reduction(MPI_Op op, MPI_Datatype type, MPI_Count count = 0) : fold_(op, type, count) {
         says_ = fold_.left_to_mpi() ? verdict::mpi : verdict::colls;
     }
     verdict says() const { return says_; }
@@ -59,7 +61,7 @@ private:
 
 class reduce_call : public reduction {
 public:
-    reduce_call(group& g, const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, int root)
+    reduce_call(group& g, const void* sent, void* received, MPI_Count count, MPI_Datatype type, MPI_Op op, int root)
         : reduction(op, type, count), root_(root), is_root_(g.rank == root) {
         if (!is_rank(root, g) || (is_root_ ? count > 0 && is_refused_alias(sent, received) : sent == MPI_IN_PLACE))
             says_ = verdict::refused;
@@ -91,7 +93,7 @@ private:
 /// A scan or an all_reduce.
 class reduce_everywhere : public reduction {
 public:
-    reduce_everywhere(group&, const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op)
+    reduce_everywhere(group&, const void* sent, void* received, MPI_Count count, MPI_Datatype type, MPI_Op op)
         : reduction(op, type, count) {
         if (received == MPI_IN_PLACE || (count > 0 && is_refused_alias(sent, received))) says_ = verdict::refused;
         if (says_ == verdict::colls) operands_ = operands(sent, received, static_cast<std::size_t>(count), type, fold_);
@@ -127,7 +129,7 @@ public:
 };
 class exclusive_scan_call : public reduce_everywhere {
 public:
-    exclusive_scan_call(group& g, const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op)
+    exclusive_scan_call(group& g, const void* sent, void* received, MPI_Count count, MPI_Datatype type, MPI_Op op)
         : reduce_everywhere(g, sent, received, count, type, op), has_result_(g.rank > 0) {}
     template <class Mode>
     auto make(colls::communicator& comm) {
@@ -148,17 +150,16 @@ class reduce_scatter_call : public reduction {
 public:
     /// `counts`: of each rank, or one for all.
     reduce_scatter_call(
-        group& g, const void* sent, void* received, const int counts[], bool equal, MPI_Datatype type, MPI_Op op)
+        group& g, const void* sent, void* received, const numbers& counts, bool equal, MPI_Datatype type, MPI_Op op)
         : reduction(op, type), equal_(equal) {
-        const auto size = static_cast<std::size_t>(g.size);
-        if (!equal && (counts == nullptr || std::any_of(counts, counts + size, [](int count) { return count < 0; })))
+        if (!are_counts(counts, equal ? 1 : g.size)) {
             says_ = verdict::refused;
-        else if (std::any_of(counts, counts + (equal ? 1 : size), [](int count) { return count > 0; }) &&
-                 is_refused_alias(sent, received))
-            says_ = verdict::refused;
+            return;
+        }
+        for (int r = 0; r < g.size; ++r) counts_.push_back(static_cast<std::size_t>(counts[equal ? 0 : r]));
+        all_ = std::accumulate(counts_.begin(), counts_.end(), std::size_t{0}, &colls::detail::capped_sum);
+        if (all_ > 0 && is_refused_alias(sent, received)) says_ = verdict::refused;
         if (says_ != verdict::colls) return;
-        for (std::size_t r = 0; r < size; ++r) counts_.push_back(static_cast<std::size_t>(counts[equal ? 0 : r]));
-        all_ = std::accumulate(counts_.begin(), counts_.end(), std::size_t{0});
         in_ = input(sent == MPI_IN_PLACE ? received : sent, all_, type, fold_.operand());
         // In place, MPI has the result at the beginning of the input, and colls where the rank's block is.
         from_ = in_.data();
@@ -193,147 +194,11 @@ private:
 
 class reduce_scatter_block_call : public reduce_scatter_call {
 public:
-    reduce_scatter_block_call(group& g, const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op)
+    reduce_scatter_block_call(group& g, const void* sent, void* received, MPI_Count count, MPI_Datatype type, MPI_Op op)
         : reduce_scatter_call(g, sent, received, &count, true, type, op) {}
 };
 
 }  // namespace
 
-extern "C" {
-
-int MPI_Reduce(const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm) {
-    return run<reduce_call>(
-        function::reduce, comm, are_sound(count, type),
-        [&] { return PMPI_Reduce(sent, received, count, type, op, root, comm); }, sent, received, count, type, op,
-        root);
-}
-int MPI_Ireduce(const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm,
-    MPI_Request* request) {
-    return start<reduce_call>(
-        function::ireduce, comm, request, are_sound(count, type),
-        [&] { return PMPI_Ireduce(sent, received, count, type, op, root, comm, request); }, sent, received, count, type,
-        op, root);
-}
-
-int MPI_Allreduce(const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
-    return run<all_reduce_call>(
-        function::allreduce, comm, are_sound(count, type),
-        [&] { return PMPI_Allreduce(sent, received, count, type, op, comm); }, sent, received, count, type, op);
-}
-int MPI_Iallreduce(
-    const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm, MPI_Request* request) {
-    return start<all_reduce_call>(
-        function::iallreduce, comm, request, are_sound(count, type),
-        [&] { return PMPI_Iallreduce(sent, received, count, type, op, comm, request); }, sent, received, count, type,
-        op);
-}
-
-int MPI_Scan(const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
-    return run<inclusive_scan_call>(
-        function::scan, comm, are_sound(count, type), [&] { return PMPI_Scan(sent, received, count, type, op, comm); },
-        sent, received, count, type, op);
-}
-int MPI_Iscan(
-    const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm, MPI_Request* request) {
-    return start<inclusive_scan_call>(
-        function::iscan, comm, request, are_sound(count, type),
-        [&] { return PMPI_Iscan(sent, received, count, type, op, comm, request); }, sent, received, count, type, op);
-}
-
-int MPI_Exscan(const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
-    return run<exclusive_scan_call>(
-        function::exscan, comm, are_sound(count, type),
-        [&] { return PMPI_Exscan(sent, received, count, type, op, comm); }, sent, received, count, type, op);
-}
-int MPI_Iexscan(
-    const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm, MPI_Request* request) {
-    return start<exclusive_scan_call>(
-        function::iexscan, comm, request, are_sound(count, type),
-        [&] { return PMPI_Iexscan(sent, received, count, type, op, comm, request); }, sent, received, count, type, op);
-}
-
-int MPI_Reduce_scatter_block(const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
-    return run<reduce_scatter_block_call>(
-        function::reduce_scatter_block, comm, are_sound(count, type),
-        [&] { return PMPI_Reduce_scatter_block(sent, received, count, type, op, comm); }, sent, received, count, type,
-        op);
-}
-int MPI_Ireduce_scatter_block(
-    const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm, MPI_Request* request) {
-    return start<reduce_scatter_block_call>(
-        function::ireduce_scatter_block, comm, request, are_sound(count, type),
-        [&] { return PMPI_Ireduce_scatter_block(sent, received, count, type, op, comm, request); }, sent, received,
-        count, type, op);
-}
-
-int MPI_Reduce_scatter(
-    const void* sent, void* received, const int counts[], MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
-    return run<reduce_scatter_call>(
-        function::reduce_scatter, comm, are_sound(0, type),
-        [&] { return PMPI_Reduce_scatter(sent, received, counts, type, op, comm); }, sent, received, counts, false,
-        type, op);
-}
-int MPI_Ireduce_scatter(const void* sent, void* received, const int counts[], MPI_Datatype type, MPI_Op op,
-    MPI_Comm comm, MPI_Request* request) {
-    return start<reduce_scatter_call>(
-        function::ireduce_scatter, comm, request, are_sound(0, type),
-        [&] { return PMPI_Ireduce_scatter(sent, received, counts, type, op, comm, request); }, sent, received, counts,
-        false, type, op);
-}
-
-#if COLLS_MPI_HAS_PERSISTENT
-int COLLS_MPI_PERSISTENT(Reduce)(const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, int root,
-    MPI_Comm comm, MPI_Info info, MPI_Request* request) {
-    return prepare<reduce_call>(
-        function::reduce_init, comm, request, are_sound(count, type),
-        [&] { return COLLS_MPI_PERSISTENT_OF_MPI(Reduce)(sent, received, count, type, op, root, comm, info, request); },
-        sent, received, count, held_type(type), held_operator(op), root);
-}
-
-int COLLS_MPI_PERSISTENT(Allreduce)(const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op,
-    MPI_Comm comm, MPI_Info info, MPI_Request* request) {
-    return prepare<all_reduce_call>(
-        function::allreduce_init, comm, request, are_sound(count, type),
-        [&] { return COLLS_MPI_PERSISTENT_OF_MPI(Allreduce)(sent, received, count, type, op, comm, info, request); },
-        sent, received, count, held_type(type), held_operator(op));
-}
-
-int COLLS_MPI_PERSISTENT(Scan)(const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
-    MPI_Info info, MPI_Request* request) {
-    return prepare<inclusive_scan_call>(
-        function::scan_init, comm, request, are_sound(count, type),
-        [&] { return COLLS_MPI_PERSISTENT_OF_MPI(Scan)(sent, received, count, type, op, comm, info, request); }, sent,
-        received, count, held_type(type), held_operator(op));
-}
-
-int COLLS_MPI_PERSISTENT(Exscan)(const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op,
-    MPI_Comm comm, MPI_Info info, MPI_Request* request) {
-    return prepare<exclusive_scan_call>(
-        function::exscan_init, comm, request, are_sound(count, type),
-        [&] { return COLLS_MPI_PERSISTENT_OF_MPI(Exscan)(sent, received, count, type, op, comm, info, request); }, sent,
-        received, count, held_type(type), held_operator(op));
-}
-
-int COLLS_MPI_PERSISTENT(Reduce_scatter_block)(const void* sent, void* received, int count, MPI_Datatype type,
-    MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
-    return prepare<reduce_scatter_block_call>(
-        function::reduce_scatter_block_init, comm, request, are_sound(count, type),
-        [&] {
-            return COLLS_MPI_PERSISTENT_OF_MPI(Reduce_scatter_block)(
-                sent, received, count, type, op, comm, info, request);
-        },
-        sent, received, count, held_type(type), held_operator(op));
-}
-
-int COLLS_MPI_PERSISTENT(Reduce_scatter)(const void* sent, void* received, const int counts[], MPI_Datatype type,
-    MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
-    return prepare<reduce_scatter_call>(
-        function::reduce_scatter_init, comm, request, are_sound(0, type),
-        [&] {
-            return COLLS_MPI_PERSISTENT_OF_MPI(Reduce_scatter)(sent, received, counts, type, op, comm, info, request);
-        },
-        sent, received, counts, false, held_type(type), held_operator(op));
-}
-#endif
-
-}  // extern "C"
+#define COLLS_MPI_FUNCTIONS "reductions_functions.hpp"
+#include "both_counts.hpp"

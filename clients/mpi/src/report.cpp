@@ -4,7 +4,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
+#include <iterator>
 
 namespace colls_mpi {
 
@@ -32,7 +34,7 @@ struct figures {
 };
 struct {
     figures colls, mpi;
-} all[function_count];
+} all[2 * function_count];  // with counts of int, and of MPI_Count
 
 std::int64_t now() {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -41,7 +43,10 @@ std::int64_t now() {
 
 }  // namespace
 
-const char* name_of(function which) { return names[static_cast<std::size_t>(which)]; }
+std::string name_of(function which) {
+    const auto i = static_cast<std::size_t>(which);
+    return i < function_count ? names[i] : std::string(names[i - function_count]) + "_c";
+}
 
 call_timer::call_timer() {
     if (configured().report) begin_ = now();
@@ -57,11 +62,11 @@ void call_timer::ended(function which, bool by_colls) const {
 void print_report(int rank, int size) {
     std::fprintf(stderr, "colls_mpi: the calls of rank %d of %d\n", rank, size);
     std::fprintf(stderr, "%-30s%12s%12s%12s%12s\n", "function", "colls", "mean us", "MPI", "mean us");
-    for (std::size_t i = 0; i < function_count; ++i) {
+    for (std::size_t i = 0; i < std::size(all); ++i) {
         const figures &colls = all[i].colls, &mpi = all[i].mpi;
         if (colls.calls == 0 && mpi.calls == 0) continue;
-        std::fprintf(stderr, "%-30s%12lld%12.2f%12lld%12.2f\n", names[i], static_cast<long long>(colls.calls),
-            colls.mean_us(), static_cast<long long>(mpi.calls), mpi.mean_us());
+        std::fprintf(stderr, "%-30s%12lld%12.2f%12lld%12.2f\n", name_of(static_cast<function>(i)).c_str(),
+            static_cast<long long>(colls.calls), colls.mean_us(), static_cast<long long>(mpi.calls), mpi.mean_us());
     }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace colls_mpi {
 
@@ -59,8 +60,13 @@ enum class function : unsigned char {
     scan_init,
     exscan_init
 };
+/// The same function with counts of MPI_Count.
+constexpr function large(function which) {
+    return static_cast<function>(
+        static_cast<unsigned char>(which) + static_cast<unsigned char>(function::exscan_init) + 1);
+}
 /// As MPI names it; the extension of Open MPI 4 says MPIX_ instead of MPI_.
-const char* name_of(function which);
+std::string name_of(function which);
 
 /// Times one call, from its construction to `ended`: of a non-blocking or persistent one only its start. Costs nothing
 /// where no report is wanted.

@@ -2,17 +2,37 @@
 
 #include "failure.hpp"
 
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <unordered_map>
 #include <vector>
 
 namespace colls_mpi {
 
-bool is_predefined(MPI_Datatype type) {
-    int integers = 0, addresses = 0, types = 0, combiner = 0;
-    PMPI_Type_get_envelope(type, &integers, &addresses, &types, &combiner);
-    return combiner == MPI_COMBINER_NAMED;
-}
+namespace {
+
+/// How many arguments of each kind a datatype was made from.
+struct envelope {
+    explicit envelope(MPI_Datatype type) {
+#if MPI_VERSION >= 4
+        PMPI_Type_get_envelope_c(type, &integers, &addresses, &counts, &types, &combiner);
+#else
+        PMPI_Type_get_envelope(type, &integers, &addresses, &types, &combiner);
+#endif
+    }
+#if MPI_VERSION >= 4
+    using number = MPI_Count;
+#else
+    using number = int;
+#endif
+    number integers = 0, addresses = 0, counts = 0, types = 0;
+    int combiner = MPI_COMBINER_NAMED;
+};
+
+}  // namespace
+
+bool is_predefined(MPI_Datatype type) { return envelope(type).combiner == MPI_COMBINER_NAMED; }
 kept_type::kept_type(MPI_Datatype type) {
     check(PMPI_Type_contiguous(1, type, &type_), "MPI_Type_contiguous");
     check(PMPI_Type_commit(&type_), "MPI_Type_commit");
@@ -24,13 +44,24 @@ namespace {
 class contents {
 public:
     explicit contents(MPI_Datatype type) {
-        int i = 0, a = 0, t = 0;
-        PMPI_Type_get_envelope(type, &i, &a, &t, &combiner);
-        integers.resize(static_cast<std::size_t>(i));
-        addresses.resize(static_cast<std::size_t>(a));
-        types.resize(static_cast<std::size_t>(t));
-        if (combiner != MPI_COMBINER_NAMED)
-            PMPI_Type_get_contents(type, i, a, t, integers.data(), addresses.data(), types.data());
+        const envelope e(type);
+        combiner = e.combiner;
+        if (combiner == MPI_COMBINER_NAMED) return;
+        std::vector<int> ints(static_cast<std::size_t>(e.integers));
+        addresses.resize(static_cast<std::size_t>(e.addresses));
+        types.resize(static_cast<std::size_t>(e.types));
+#if MPI_VERSION >= 4
+        std::vector<MPI_Count> counts(static_cast<std::size_t>(e.counts));
+        PMPI_Type_get_contents_c(type, e.integers, e.addresses, e.counts, e.types, ints.data(), addresses.data(),
+            counts.data(), types.data());
+        if (!counts.empty()) {
+            take_large(ints, counts);
+            return;
+        }
+#else
+        PMPI_Type_get_contents(type, e.integers, e.addresses, e.types, ints.data(), addresses.data(), types.data());
+#endif
+        integers.assign(ints.begin(), ints.end());
     }
     contents(const contents&) = delete;
     contents& operator=(const contents&) = delete;
@@ -40,9 +71,35 @@ public:
     }
 
     int combiner = MPI_COMBINER_NAMED;
-    std::vector<int> integers;
+    std::vector<MPI_Count> integers;
     std::vector<MPI_Aint> addresses;
     std::vector<MPI_Datatype> types;
+
+private:
+    /// A function whose name ends in _c has made the type: its counts and addresses are one array. Arranges them as
+    /// those of the other function.
+    [[maybe_unused]] void take_large(const std::vector<int>& ints, const std::vector<MPI_Count>& counts) {
+        const auto n = static_cast<std::ptrdiff_t>(counts[0]);
+        std::ptrdiff_t first_address = std::ssize(counts);
+        switch (combiner) {
+            case MPI_COMBINER_HVECTOR:
+            case MPI_COMBINER_HINDEXED_BLOCK:
+                first_address = 2;
+                break;
+            case MPI_COMBINER_HINDEXED:
+            case MPI_COMBINER_STRUCT:
+                first_address = 1 + n;
+                break;
+            default:
+                break;
+        }
+        // The sizes of an array come behind the number of its dimensions.
+        const std::ptrdiff_t before = combiner == MPI_COMBINER_DARRAY ? 3 : combiner == MPI_COMBINER_SUBARRAY ? 1 : 0;
+        integers.assign(ints.begin(), ints.begin() + before);
+        integers.insert(integers.end(), counts.begin(), counts.begin() + first_address);
+        integers.insert(integers.end(), ints.begin() + before, ints.end());
+        addresses.assign(counts.begin() + first_address, counts.end());
+    }
 };
 
 /// Calls f with the displacement in bytes, the number and the type of each row of elements that a derived type is made
