@@ -409,7 +409,10 @@ private:
         });
         exchange();
         meeting_by_host meet(host_);
-        far_->set_network(v1::detail::bootstrap_of_program.load(std::memory_order_relaxed)(rank_, n_, meet));
+        {
+            const v1::detail::connections_for_gpu near_it(own_.device);
+            far_->set_network(v1::detail::bootstrap_of_program.load(std::memory_order_relaxed)(rank_, n_, meet));
+        }
         places_of_channels places{};
         attempt([&] {
             if (rank_ == 0) far_->make_places(places.of);
