@@ -437,6 +437,46 @@ TEST_CASE("kernel executors: between hosts every schedule gives the results of t
     }
 }
 
+TEST_CASE("kernel executors: a proxy that sleeps is woken by a launch, by a refusal and by its end", "[cuda][far]") {
+    // Without that it would sleep for an hour, and kernels give up after a minute.
+    const kernel::proxy_naps for_long{.after = 0, .part = 1e15, .longest = 3600, .longest_with_graphs = 3600};
+    random_source random(7);
+    std::deque<std::atomic<std::uint64_t>> sent;
+    host_ranks group(2, 1, 2, eager_bytes, scratch_bytes, 60);
+    group.spread({0, 1}, 1 << 16, by_queues(2, 1, sent), for_long);
+    const support::row* in_one_round = nullptr;
+    for (const support::row& r : support::all_schedules())
+        if (static_cast<collective>(r.collective) == collective::barrier && r.supports(2) && r.schedule.rounds(2) == 1)
+            in_one_round = &r;
+    REQUIRE(in_one_round != nullptr);
+    for (std::uint64_t call = 1; call <= 5; ++call) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));  // most proxies sleep by now
+        std::deque<job> jobs;
+        jobs.push_back(drawn(random, collective::barrier, in_one_round, 2, 1));
+        prepare(jobs.back(), random, group.sizes(), false);
+        std::thread launching([&] {
+            for (const int r : {0, 1})
+                while (std::atomic_ref<std::uint64_t>(*group.handle(r).far.posted(0)).load(std::memory_order_acquire) <
+                       call)
+                    std::this_thread::yield();
+            group.wake(false);
+        });
+        run_and_check(group, jobs);
+        launching.join();
+    }
+    group.part();
+}
+
+TEST_CASE(
+    "proxy: naps are a part of the time that nothing happened, and shorter once there are graphs", "[cuda][far]") {
+    const kernel::proxy_naps naps;
+    CHECK(naps.length(5e-3, false) == Approx(1e-4));
+    CHECK(naps.length(1, false) == naps.longest);
+    CHECK(naps.length(1, true) == naps.longest_with_graphs);
+    CHECK(naps.longest_with_graphs < naps.longest);
+    CHECK(naps.length(1e-3, true) < naps.longest_with_graphs);
+}
+
 TEST_CASE("kernel executors: hierarchies of hosts of different sizes, some of whose slots stand for no block",
     "[cuda][far]") {
     for (const std::vector<int>& hosts : {std::vector<int>{0, 0, 1, 2, 2, 2}, {0, 1, 0, 1, 0}, {0, 1, 1, 1}}) {

@@ -92,7 +92,8 @@ public:
                 .far = {}});
     }
     /// Puts rank r on host hosts[r]: ranks of different hosts reach each other by their proxies alone.
-    void spread(const std::vector<int>& hosts, std::uint64_t window_bytes, const make_transports& make) {
+    void spread(const std::vector<int>& hosts, std::uint64_t window_bytes, const make_transports& make,
+        const kernel::proxy_naps& naps = {}) {
         const kernel::far_layout layout{n_, channels_, window_bytes, 1024};
         for (int r = 0; r < n_; ++r) {
             far_.emplace_back(static_cast<std::size_t>(layout.bytes()));
@@ -118,7 +119,12 @@ public:
                     if (why == 0) return false;
                     n = {static_cast<kernel::failure>(why), report.peer, ""};
                     return true;
-                }));
+                },
+                naps));
+    }
+    /// Tells the proxies of a launch.
+    void wake(bool captured) {
+        for (const auto& p : proxies_) p->wake(captured);
     }
     /// Ends the proxies.
     void part() { proxies_.clear(); }

@@ -115,6 +115,7 @@ inline void launch_kernel(
     config.attrs = attributes;
     config.numAttrs = used;
     check(cudaLaunchKernelExC(&config, kernel, arguments), "cudaLaunchKernelExC", rank);
+    if (ranks.far() != nullptr) ranks.far()->wake(is_captured(stream));
     if (others != nullptr) others->launched(stream, share, &ranks);
 }
 
