@@ -229,8 +229,12 @@ bool run_call(
     const kernel::kernel_call& c = j.calls[index(t.rank)];
     kernel::load_call(g, t, c);
     if (!j.row) return kernel::run_eager<C, word, D>(g, channel, op, e);
-    const erased<C> s{j.row->schedule};
-    return kernel::run_schedule<word, D>(g, channel, s, op, e);
+    const kernel::erased_schedule<C> s{j.row->schedule};
+    if (j.seed % 2 == 0) return kernel::run_schedule<word, D>(g, channel, s, op, e);
+    // As a table of its own steps: what a kernel asks of a schedule beyond these, a table does not have.
+    const int n = t.sizes.ranks, role = colls::rooted(C) ? colls::mod(t.rank - j.root + s.root(n), n) : t.rank;
+    const std::vector<kernel::stored_step> steps = kernel::steps_of(s, role, n);
+    return kernel::run_schedule<word, D>(g, channel, kernel::stored<C>(s, steps.data(), role, n), op, e);
 }
 template <collective C>
 bool run_call(kernel::host_thread_group& g, const kernel::rank_handle& t, const job& j, int channel) {
@@ -272,9 +276,10 @@ bool run_any_call(
 template <std::size_t... c>
 kernel::slot_map map_any(collective what, const colls::any_schedule& s, int n, std::index_sequence<c...>) {
     kernel::slot_map m;
-    static_cast<void>(((static_cast<std::size_t>(what) == c &&
-                           (m = kernel::make_slot_map(erased<static_cast<collective>(c)>{s}, n), true)) ||
-                       ...));
+    static_cast<void>(
+        ((static_cast<std::size_t>(what) == c &&
+             (m = kernel::make_slot_map(kernel::erased_schedule<static_cast<collective>(c)>{s}, n), true)) ||
+            ...));
     return m;
 }
 using all_collectives = std::make_index_sequence<colls::collective_count>;

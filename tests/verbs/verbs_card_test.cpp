@@ -69,6 +69,9 @@ TEST_CASE("nearest card: a switch with two GPUs and two cards gives each its own
     deep.card("pci0000:10/0000:10:01.0/0000:11:00.0/0000:12:01.0/0000:14:00.0/0000:15:00.0", "0000:16:00.0", 0, "deep");
     deep.card("pci0000:10/0000:10:01.0/0000:11:00.0/0000:12:02.0", "0000:17:00.0", 0, "shallow");
     CHECK(deep.taken({"deep", "shallow"}) == names{"shallow"});
+    // A way below the port is nearer than a shorter one through the host bridge.
+    deep.card("pci0000:10", "0000:10:05.0", 0, "bridge");
+    CHECK(deep.taken({"deep", "bridge"}) == names{"deep"});
 }
 
 TEST_CASE("nearest card: without switches GPUs spread over the cards of their node", "[cards]") {
@@ -99,6 +102,8 @@ TEST_CASE("nearest card: in a virtual machine whose PCI is flat GPUs spread over
         apart.card("pci010" + std::to_string(i) + ":00", "010" + std::to_string(i) + ":00:02.0", -1,
             "mlx5_" + std::to_string(i));
     }
+    const pci_tree tree = apart.tree();
+    CHECK(tree.between(tree.path_of("0000:00:00.0"), tree.path_of_card("mlx5_0")).kind == pci_distance::other_node);
     CHECK(apart.taken({"mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"}) == names{"mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"});
 }
 

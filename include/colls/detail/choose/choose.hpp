@@ -8,51 +8,16 @@
 #include <colls/any_schedule.hpp>
 #include <colls/detail/choose/candidates.hpp>
 #include <colls/detail/choose/prediction.hpp>
+#include <colls/detail/choose/selection.hpp>
 #include <colls/detail/execute/distance.hpp>
 #include <colls/detail/execute/eager.hpp>
 #include <colls/detail/plan/plan_size.hpp>
 #include <colls/detail/prove/examine.hpp>
 #include <colls/detail/prove/proof_size.hpp>
-#include <colls/detail/request/known_families.hpp>
 #include <colls/detail/request/request.hpp>
-#include <colls/detail/support/tuning_file.hpp>
 #include <colls/schedules/direct.hpp>
 
 namespace colls::inline v1::detail {
-
-/// In the file: from this size on the library chooses.
-inline constexpr std::string_view automatic_name = "automatic";
-
-/// Throws invalid_argument where a line names no collective, or no schedule.
-[[gnu::cold]] inline void check_names(const tuning_file& file) {
-    for (const tuned_schedule& s : file.schedules) {
-        bool known = false;
-        for (int c = 0; c < collective_count; ++c)
-            known = known || std::string_view(s.collective) == name_of(static_cast<collective>(c));
-        error_text text;
-        text << "colls: COLLS_TUNE: " << file.path << ", line " << s.row << ": ";
-        if (!known) throw error(errc::invalid_argument, (text << s.collective << " is not a collective").text());
-        if (s.name == automatic_name || s.name == eager_name || is_known_name(s.name)) continue;
-        text << s.name << " is none of: " << automatic_name << ", " << eager_name;
-        for (const std::string_view name : known_names()) text << ", " << name;
-        throw error(errc::invalid_argument, text.text());
-    }
-}
-
-/// The name of the schedule for a call of `bytes` bytes on n ranks; empty: the file has none, and the library
-/// chooses. A size that lies in two lines takes the one that begins later; of equal ones the last.
-[[gnu::cold]] inline std::string_view tuned_name(collective what, int n, double bytes) {
-    const tuning_file* const file = tuning();
-    if (!file) return {};
-    static const bool checked = (check_names(*file), true);
-    static_cast<void>(checked);
-    const tuned_schedule* best = nullptr;
-    for (const tuned_schedule& s : file->schedules)
-        if (s.ranks == n && std::string_view(s.collective) == name_of(what) && static_cast<double>(s.from) <= bytes &&
-            (!best || s.from >= best->from))
-            best = &s;
-    return best && best->name != automatic_name ? std::string_view(best->name) : std::string_view{};
-}
 
 /// direct::broadcast of n blocks instead of one. By single copies a receiver pulls all of them but one, which the root
 /// pushes: so the root, which would be idle, takes an equal part in the work.
@@ -82,19 +47,6 @@ struct demand {
     bool reproducible = false;  ///< all contributions are folded at once, in rank order
     int root = 0;               ///< of the call, where the choice depends on it
 };
-
-/// The name of a schedule that COLLS_SCHEDULE asks for; empty: it asks for none. Throws where there is no such
-/// schedule.
-[[gnu::cold]] inline std::string_view forced_schedule(const rank_context& self) {
-    if (!self.env.schedule) return {};
-    const std::string_view name = self.env.schedule;
-    if (name == "mailbox") return eager_name;  // the former name
-    if (name == eager_name || is_known_name(name)) return name;
-    error_text text;
-    text << "colls: rank " << self.rank << ": COLLS_SCHEDULE is " << name << ", which is none of: " << eager_name;
-    for (const std::string_view known : known_names()) text << ", " << known;
-    throw error(errc::invalid_argument, text.text(), self.rank);
-}
 
 inline reach reached_by(const rank_context& self) { return self.by_messages ? reach::nothing : reach::buffers; }
 
@@ -158,12 +110,12 @@ constexpr bool eager_pays(double eager, double scheduled, double staged) {
                                             : predicted(c, self, m, d.bytes);
     };
     const bool eager = usual && d.eager && !d.only_direct && d.posted <= eager_capacity;
-    const std::string_view forced = forced_schedule(self);
+    const auto weighed = [&](const candidate& c) { return is_weighed(c, self, within); };
+    const std::string_view forced = forced_schedule(self.env.schedule, self.rank);
     if (const std::string_view name = forced.empty() ? tuned_name(d.what, self.size, d.bytes) : forced; !name.empty()) {
         if (name == eager_name && eager) return {};
-        for (int i = 0; i < list.count; ++i)
-            if (const candidate& c = list.first[i]; c.name == name && fits(c))
-                return is_weighed(c, self, within) ? prediction_of(c) : prediction{&c, whole_unit_bytes, 0};
+        if (const candidate* const c = named(list, name, fits))
+            return weighed(*c) ? prediction_of(*c) : prediction{c, whole_unit_bytes, 0};
         if (!forced.empty() && self.rank == 0 && self.env.debug != debug_level::warn)
             say(error_text() << "colls: COLLS_SCHEDULE=" << name << " does not work for " << name_of(d.what) << " on "
                              << self.size << " ranks" << (d.in_order ? " with an operator that does not commute" : "")
@@ -172,28 +124,11 @@ constexpr bool eager_pays(double eager, double scheduled, double staged) {
     for (int i = 0; i < list.count && !only_short; ++i)
         only_short = fits(list.first[i]) && !takes_long_to_plan(list.first[i], self);
     prediction best;
-    bool found = false;
-    for (int i = 0; i < list.count; ++i) {
-        const candidate& c = list.first[i];
-        if (!fits(c)) continue;
-        if (!is_weighed(c, self, within)) {
-            if (!found && best.of == nullptr) best = {&c, whole_unit_bytes, 0};
-            continue;
-        }
-        const prediction p = prediction_of(c);
-        if (found && p.seconds >= best.seconds) continue;
-        best = p;
-        found = true;
-    }
-    const candidates by_hosts = d.in_order || d.only_direct ? candidates{} : two_level_candidates(self, d.what, d.root);
-    for (int i = 0; i < by_hosts.count; ++i) {
-        const candidate& c = by_hosts.first[i];
-        if (!fits(c) || !is_weighed(c, self, within)) continue;
-        const prediction p = predicted(c, self, m, d.bytes);
-        if (found && p.seconds >= best.seconds) continue;
-        best = p;
-        found = true;
-    }
+    bool found = take_least(best, false, list, fits, weighed, prediction_of);
+    if (!found) best = first_of(list, fits);
+    if (!d.in_order && !d.only_direct)
+        found = take_least(best, found, two_level_candidates(self, d.what, d.root), fits, weighed,
+            [&](const candidate& c) { return predicted(c, self, m, d.bytes); });
     if (!eager) return best;
     const double eagerly = predict_eager(m, figures, d.what, self.size, static_cast<double>(d.posted));
     const double staged = found && !self.access.is_whole() ? choose(self, d, list, reach::scratch).seconds : 0;
@@ -201,19 +136,6 @@ constexpr bool eager_pays(double eager, double scheduled, double staged) {
 }
 inline prediction choose(const rank_context& self, const demand& d, const candidates& list) {
     return choose(self, d, list, reached_by(self));
-}
-
-/// Sizes are told apart to an eighth of a power of two: there is one choice for all sizes of a class.
-constexpr std::uint64_t size_class(std::size_t bytes) {
-    if (bytes < 16) return bytes;
-    const int log = 60 - __builtin_clzll(bytes);  // bytes >> log is 8 to 15
-    return static_cast<std::uint64_t>(log) * 8 + (bytes >> log);
-}
-/// The smallest size of the class, from which all ranks predict for all calls of the class.
-constexpr double class_bytes(std::size_t bytes) {
-    int log = 0;
-    while (bytes >> log >= 16) ++log;
-    return static_cast<double>(bytes >> log << log);
 }
 
 /// The choice where buffers are out of reach.

@@ -23,9 +23,6 @@
 
 namespace colls::inline v1::detail {
 
-/// The name of the eager path among those of schedules, in texts and in COLLS_SCHEDULE.
-inline constexpr std::string_view eager_name = "eager";
-
 /// Bytes that the busiest rank posts.
 constexpr std::size_t eager_bytes(const call& c, int n) {
     const bool own = traits_of(c.what).in == content::own_block;

@@ -5,7 +5,9 @@
 //     schedule COLLECTIVE RANKS BYTES NAME              for so many ranks, from so many bytes of the larger buffer on,
 //                                                       up to the next such line; a family, eager, or automatic: there
 //                                                       the library chooses
-//     # comment
+//     gpu_schedule COLLECTIVE RANKS BYTES NAME          the same for calls of cuda::communicator; also
+//     host_hierarchy<...> gpu_links NEAR_ROUND NEAR_BYTE FAR_ROUND FAR_BYTE seconds of a round and of a byte, within a
+//     host and between hosts # comment
 //
 // `colls_perf --tune FILE` writes one (docs/perf.md). A schedule holds for buffers that all ranks reach, and for those
 // that are staged. All ranks must read the same lines: where they choose differently, their calls do not match.
@@ -33,13 +35,16 @@ struct tuned_schedule {
     char collective[24];
     int ranks;
     std::size_t from;
-    char name[32];
-    int row;  ///< of the file, for errors
+    char name[48];
+    int row;       ///< of the file, for errors
+    bool on_gpus;  ///< for calls of GPUs
 };
 struct tuning_file {
     const char* path = nullptr;
     bool has_machine = false;
     extend::machine figures;
+    bool has_gpu_links = false;
+    double gpu_links[4] = {};  ///< seconds: of a round and of a byte within a host, and between hosts
     list<tuned_schedule> schedules;
 };
 
@@ -63,8 +68,9 @@ void read_tuning(const char* path, tuning_file& to);
     char words[256];
     for (int row = 1; std::fgets(words, sizeof words, file.get()); ++row) {
         if (std::strlen(words) + 1 == sizeof words) refuse(row, "the line is longer than 254 characters");
-        char kind[12], surplus[2];
-        if (std::sscanf(words, "%11s", kind) != 1 || kind[0] == '#') continue;
+        char kind[16], surplus[2];
+        if (std::sscanf(words, "%15s", kind) != 1 || kind[0] == '#') continue;
+        const bool on_gpus = std::strcmp(kind, "gpu_schedule") == 0;
         if (std::strcmp(kind, "machine") == 0) {
             extend::machine& m = to.figures;
             double* const values[] = {&m.alpha, &m.beta, &m.gamma, &m.near_below};
@@ -74,17 +80,26 @@ void read_tuning(const char* path, tuning_file& to);
                 if (!(*v >= 0 && *v < 1)) refuse(row, "the figures are seconds, from 0 to less than 1");
             if (!(m.alpha > 0 && m.beta > 0 && m.gamma > 0)) refuse(row, "alpha, beta and gamma are above 0");
             to.has_machine = true;
-        } else if (std::strcmp(kind, "schedule") == 0) {
+        } else if (std::strcmp(kind, "gpu_links") == 0) {
+            double* const at = to.gpu_links;
+            if (std::sscanf(words, "%*s %lf %lf %lf %lf %1s", at, at + 1, at + 2, at + 3, surplus) != 4)
+                refuse(row,
+                    "gpu_links takes four numbers: seconds of a round and of a byte within a host, then between hosts");
+            for (const double v : to.gpu_links)
+                if (!(v > 0 && v < 1)) refuse(row, "the figures are seconds, above 0 and below 1");
+            to.has_gpu_links = true;
+        } else if (on_gpus || std::strcmp(kind, "schedule") == 0) {
             tuned_schedule s{};
             long long from = 0;
-            if (std::sscanf(words, "%*s %23s %d %lld %31s %1s", s.collective, &s.ranks, &from, s.name, surplus) != 4)
+            if (std::sscanf(words, "%*s %23s %d %lld %47s %1s", s.collective, &s.ranks, &from, s.name, surplus) != 4)
                 refuse(row, "schedule takes a collective, a number of ranks, a number of bytes, and a name");
             if (s.ranks < 1 || from < 0) refuse(row, "there is 1 rank or more, and 0 bytes or more");
             s.from = static_cast<std::size_t>(from);
             s.row = row;
+            s.on_gpus = on_gpus;
             to.schedules.push_back(s);
         } else {
-            refuse(row, "a line begins with machine, schedule, or #");
+            refuse(row, "a line begins with machine, schedule, gpu_schedule, gpu_links, or #");
         }
     }
 }
