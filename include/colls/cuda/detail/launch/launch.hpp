@@ -20,6 +20,8 @@ struct pending_call {
     virtual ~pending_call() = default;
     /// Takes the other one into the same launch; `channels`: of a rank. False: it needs one of its own.
     virtual bool add(const pending_call& other, int channels) = 0;
+    /// Throws where it would not be launched for lack of room.
+    virtual void check(local_ranks& ranks, cudaStream_t stream) const = 0;
     virtual void launch(local_ranks& ranks, cudaStream_t stream) = 0;
 };
 
@@ -68,13 +70,11 @@ constexpr std::uint64_t chunk_elements(std::uint64_t bytes) {
     return (quanta < 1 ? 1 : quanta) * quantum;
 }
 
-/// Launches `kernel` with blocks for `channels` channels of each local rank. Throws unsupported where the device does
-/// not hold them all at once.
-inline void launch_kernel(
-    local_ranks& ranks, call_name what, const void* kernel, int channels, void** arguments, cudaStream_t stream) {
-    const int rank = ranks.ranks().front().rank;
-    const int resident = ranks.loaded(kernel).resident_blocks,
-              blocks = channels * static_cast<int>(ranks.ranks().size());
+/// The share of the device's blocks that `blocks` blocks of a kernel take. Throws unsupported where the device does not
+/// hold them all at once, or not together with the launches in flight that might wait for this one: then nothing is
+/// launched.
+inline double check_fits(local_ranks& ranks, call_name what, const void* kernel, int blocks, cudaStream_t stream) {
+    const int rank = ranks.ranks().front().rank, resident = ranks.loaded(kernel).resident_blocks;
     if (blocks > resident)
         throw error(errc::unsupported,
             (error_text() << "colls: cuda: " << what.text << " needs " << blocks
@@ -82,24 +82,33 @@ inline void launch_kernel(
                           << ": take fewer ranks, or a lower options.channels")
                 .text(),
             rank);
-    const device_guard guard(ranks.device());
     const double share = static_cast<double>(blocks) / resident;
+    const device_guard guard(ranks.device());
     device_residency* const others = ranks.residency();
     const auto fits = others != nullptr ? others->fits(stream, share, &ranks) : device_residency::answer::fits;
-    if (fits != device_residency::answer::fits) {
-        error_text why;
-        why << "colls: cuda: " << what.text << " on rank " << rank;
-        if (fits == device_residency::answer::one_queue)
-            why << " might wait for ever for calls of other groups on other streams, since "
-                   "CUDA_DEVICE_MAX_CONNECTIONS is 1, and all streams of the device share one queue. Wait for those "
-                   "calls, use their stream, or set it to 2 or more";
-        else
-            why << " needs " << blocks << " of the " << resident
-                << " blocks that the device holds, which also has calls of other groups on other streams, so they "
-                   "might wait for each other for ever. Wait for those calls, use their stream, or lower "
-                   "options.channels";
-        throw error(errc::unsupported, why.text(), rank);
-    }
+    if (fits == device_residency::answer::fits) return share;
+    error_text why;
+    why << "colls: cuda: " << what.text << " on rank " << rank;
+    if (fits == device_residency::answer::one_queue)
+        why << " might wait for ever for calls of other groups on other streams, since "
+               "CUDA_DEVICE_MAX_CONNECTIONS is 1, and all streams of the device share one queue. Wait for those "
+               "calls, use their stream, or set it to 2 or more";
+    else
+        why << " needs " << blocks << " of the " << resident
+            << " blocks that the device holds, which also has calls of other groups on other streams, so they "
+               "might wait for each other for ever. Wait for those calls, use their stream, or lower "
+               "options.channels of these groups, now "
+            << ranks.sizes().channels << ", so that they fit the device together";
+    throw error(errc::unsupported, why.text(), rank);
+}
+
+/// Launches `kernel` with blocks for `channels` channels of each local rank. Throws as check_fits does.
+inline void launch_kernel(
+    local_ranks& ranks, call_name what, const void* kernel, int channels, void** arguments, cudaStream_t stream) {
+    const int rank = ranks.ranks().front().rank, blocks = channels * static_cast<int>(ranks.ranks().size());
+    const double share = check_fits(ranks, what, kernel, blocks, stream);
+    const device_guard guard(ranks.device());
+    device_residency* const others = ranks.residency();
     ranks.set_refusal("");
     cudaLaunchAttribute attributes[2] = {};
     unsigned used = 0;
@@ -190,6 +199,9 @@ struct prepared_call final : pending_call {
         std::copy_n(next->a.of, a.rank_count, a.of + a.calls * a.rank_count);
         ++a.calls;
         return true;
+    }
+    void check(local_ranks& ranks, cudaStream_t stream) const override {
+        check_fits(ranks, what, kernel, channels_used() * static_cast<int>(ranks.ranks().size()), stream);
     }
     void launch(local_ranks& ranks, cudaStream_t stream) override {
         for (int i = 0; i < a.calls && a.calls > 1; ++i)
