@@ -11,12 +11,16 @@
 #include <colls/any_schedule.hpp>
 #include <colls/cuda/detail/kernel/slot_map.hpp>
 #include <colls/detail/choose/selection.hpp>
+#include <colls/detail/request/known_families.hpp>
 #include <colls/extend/host_map.hpp>
 #include <colls/extend/machine.hpp>
+#include <colls/schedules.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <type_traits>

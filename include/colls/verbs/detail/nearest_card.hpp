@@ -13,10 +13,13 @@
 
 #include <algorithm>
 #include <cctype>
+#include <compare>
 #include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace colls::inline v1::detail::rdma {
