@@ -229,8 +229,12 @@ bool run_call(
     const kernel::kernel_call& c = j.calls[index(t.rank)];
     kernel::load_call(g, t, c);
     if (!j.row) return kernel::run_eager<C, word, D>(g, channel, op, e);
-    const erased<C> s{j.row->schedule};
-    return kernel::run_schedule<word, D>(g, channel, s, op, e);
+    const kernel::erased_schedule<C> s{j.row->schedule};
+    if (j.seed % 2 == 0) return kernel::run_schedule<word, D>(g, channel, s, op, e);
+    // As a table of its own steps: what a kernel asks of a schedule beyond these, a table does not have.
+    const int n = t.sizes.ranks, role = colls::rooted(C) ? colls::mod(t.rank - j.root + s.root(n), n) : t.rank;
+    const std::vector<kernel::stored_step> steps = kernel::steps_of(s, role, n);
+    return kernel::run_schedule<word, D>(g, channel, kernel::stored<C>(s, steps.data(), role, n), op, e);
 }
 template <collective C>
 bool run_call(kernel::host_thread_group& g, const kernel::rank_handle& t, const job& j, int channel) {
@@ -272,9 +276,10 @@ bool run_any_call(
 template <std::size_t... c>
 kernel::slot_map map_any(collective what, const colls::any_schedule& s, int n, std::index_sequence<c...>) {
     kernel::slot_map m;
-    static_cast<void>(((static_cast<std::size_t>(what) == c &&
-                           (m = kernel::make_slot_map(erased<static_cast<collective>(c)>{s}, n), true)) ||
-                       ...));
+    static_cast<void>(
+        ((static_cast<std::size_t>(what) == c &&
+             (m = kernel::make_slot_map(kernel::erased_schedule<static_cast<collective>(c)>{s}, n), true)) ||
+            ...));
     return m;
 }
 using all_collectives = std::make_index_sequence<colls::collective_count>;
@@ -435,6 +440,46 @@ TEST_CASE("kernel executors: between hosts every schedule gives the results of t
         group.part();
         for (const auto& bytes : sent) CHECK(bytes > 0);
     }
+}
+
+TEST_CASE("kernel executors: a proxy that sleeps is woken by a launch, by a refusal and by its end", "[cuda][far]") {
+    // Without that it would sleep for an hour, and kernels give up after a minute.
+    const kernel::proxy_naps for_long{.after = 0, .part = 1e15, .longest = 3600, .longest_with_graphs = 3600};
+    random_source random(7);
+    std::deque<std::atomic<std::uint64_t>> sent;
+    host_ranks group(2, 1, 2, eager_bytes, scratch_bytes, 60);
+    group.spread({0, 1}, 1 << 16, by_queues(2, 1, sent), for_long);
+    const support::row* in_one_round = nullptr;
+    for (const support::row& r : support::all_schedules())
+        if (static_cast<collective>(r.collective) == collective::barrier && r.supports(2) && r.schedule.rounds(2) == 1)
+            in_one_round = &r;
+    REQUIRE(in_one_round != nullptr);
+    for (std::uint64_t call = 1; call <= 5; ++call) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));  // most proxies sleep by now
+        std::deque<job> jobs;
+        jobs.push_back(drawn(random, collective::barrier, in_one_round, 2, 1));
+        prepare(jobs.back(), random, group.sizes(), false);
+        std::thread launching([&] {
+            for (const int r : {0, 1})
+                while (std::atomic_ref<std::uint64_t>(*group.handle(r).far.posted(0)).load(std::memory_order_acquire) <
+                       call)
+                    std::this_thread::yield();
+            group.wake(false);
+        });
+        run_and_check(group, jobs);
+        launching.join();
+    }
+    group.part();
+}
+
+TEST_CASE(
+    "proxy: naps are a part of the time that nothing happened, and shorter once there are graphs", "[cuda][far]") {
+    const kernel::proxy_naps naps;
+    CHECK(naps.length(5e-3, false) == Approx(1e-4));
+    CHECK(naps.length(1, false) == naps.longest);
+    CHECK(naps.length(1, true) == naps.longest_with_graphs);
+    CHECK(naps.longest_with_graphs < naps.longest);
+    CHECK(naps.length(1e-3, true) < naps.longest_with_graphs);
 }
 
 TEST_CASE("kernel executors: hierarchies of hosts of different sizes, some of whose slots stand for no block",

@@ -1,12 +1,12 @@
 // Ranks whose kernels run on host threads: a group of ranks, each of several blocks of several threads.
 #pragma once
 
-#include <colls/any_schedule.hpp>
 #include <colls/cuda/detail/far/proxy.hpp>
 #include <colls/cuda/detail/kernel/eager_executor.hpp>
 #include <colls/cuda/detail/kernel/host_thread_group.hpp>
 #include <colls/cuda/detail/kernel/message_executor.hpp>
 #include <colls/cuda/detail/kernel/schedule_executor.hpp>
+#include <colls/cuda/detail/kernel/stored_steps.hpp>
 #include <colls/cuda/detail/launch/message_order.hpp>
 
 #include <atomic>
@@ -27,23 +27,6 @@ using colls::collective;
 namespace kernel = colls::cuda::detail;
 
 inline std::size_t index(int i) { return static_cast<std::size_t>(i); }
-
-/// A schedule of which the compiler knows the collective only: one executor is compiled for all families.
-template <collective C>
-struct erased {
-    static constexpr collective implements = C;
-    colls::any_schedule s;
-    int rounds(int n) const { return s.rounds(n); }
-    int ports(int n) const { return s.ports(n); }
-    int blocks(int n) const { return s.blocks(n); }
-    int scratch(int n) const { return s.scratch(n); }
-    int root(int n) const { return s.root(n); }
-    bool supports(int n) const { return s.supports(n); }
-    int home(int n, int slot) const { return s.home(n, slot); }
-    int input(int r, int n, int slot) const { return s.input(r, n, slot); }
-    int output(int r, int n, int slot) const { return s.output(r, n, slot); }
-    colls::step at(int r, int n, int round, int port) const { return s.at(r, n, round, port); }
-};
 
 /// Memory of a rank's workspace, aligned to 128 bytes, all zero.
 class workspace {
@@ -92,7 +75,8 @@ public:
                 .far = {}});
     }
     /// Puts rank r on host hosts[r]: ranks of different hosts reach each other by their proxies alone.
-    void spread(const std::vector<int>& hosts, std::uint64_t window_bytes, const make_transports& make) {
+    void spread(const std::vector<int>& hosts, std::uint64_t window_bytes, const make_transports& make,
+        const kernel::proxy_naps& naps = {}) {
         const kernel::far_layout layout{n_, channels_, window_bytes, 1024};
         for (int r = 0; r < n_; ++r) {
             far_.emplace_back(static_cast<std::size_t>(layout.bytes()));
@@ -118,7 +102,12 @@ public:
                     if (why == 0) return false;
                     n = {static_cast<kernel::failure>(why), report.peer, ""};
                     return true;
-                }));
+                },
+                naps));
+    }
+    /// Tells the proxies of a launch.
+    void wake(bool captured) {
+        for (const auto& p : proxies_) p->wake(captured);
     }
     /// Ends the proxies.
     void part() { proxies_.clear(); }

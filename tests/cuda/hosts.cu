@@ -9,6 +9,7 @@
 #include "messages.hpp"
 
 #include <colls/colls.hpp>
+#include <colls/cuda/explain.hpp>
 #include <colls/schedules.hpp>
 #include <colls/testing/detail/call_shape.hpp>
 #include <colls/transports/cuda.hpp>
@@ -142,7 +143,60 @@ std::vector<std::size_t> balanced(std::size_t count, int n) {
     return all;
 }
 
+/// What is chosen for an all_reduce of four ranks is what COLLS_SCHEDULE or the file of COLLS_TUNE names (the check
+/// sets EXPECT_CHOSEN), else what the table marks.
+void explained(colls::cuda::communicator& gpu) {
+    for (const collective what : {collective::all_reduce, collective::broadcast, collective::barrier})
+        for (const std::size_t bytes : {std::size_t{8}, std::size_t{40'000}, std::size_t{1} << 30}) {
+            const int root = gpu.size() - 1;
+            const std::string name = colls::cuda::chosen(gpu, what, bytes, root),
+                              text = colls::cuda::explain(gpu, what, bytes, root);
+            const std::size_t mark = text.find("<- chosen");
+            const bool once = mark != std::string::npos && text.find("<- chosen", mark + 1) == std::string::npos;
+            const std::size_t row = text.rfind('\n', mark) + 1;
+            const char* const wanted = std::getenv("EXPECT_CHOSEN");
+            if (once && text.compare(row + 2, name.size(), name) == 0 &&
+                (wanted == nullptr || what != collective::all_reduce || gpu.size() != 4 || name == wanted))
+                continue;
+            std::printf("rank %d: %s is chosen, and explained:\n%s", gpu.rank(), name.c_str(), text.c_str());
+            ++wrong;
+        }
+}
+
+/// Broadcasts from every root, and twice from the first one, in one group of calls.
+void roots_together(colls::cuda::communicator& gpu, cudaStream_t stream) {
+    const int n = gpu.size();
+    constexpr std::size_t count = 300;
+    std::vector<colls::cuda::memory<word>> all;
+    std::vector<std::vector<word>> host;
+    for (int i = 0; i <= n; ++i) {
+        all.push_back(gpu.allocate<word>(count));
+        host.emplace_back(count, static_cast<word>(100 * gpu.rank() + i));
+        check(cudaMemcpyAsync(all.back().data(), host.back().data(), count * sizeof(word), cudaMemcpyDefault, stream),
+            "cudaMemcpyAsync");
+    }
+    auto calls = colls::cuda::begin(gpu);
+    for (int i = 0; i <= n; ++i) colls::cuda::broadcast(gpu, all[static_cast<std::size_t>(i)], i % n, stream);
+    calls.end();
+    for (int i = 0; i <= n; ++i) {
+        std::vector<word>& got = host[static_cast<std::size_t>(i)];
+        check(cudaMemcpyAsync(
+                  got.data(), all[static_cast<std::size_t>(i)].data(), count * sizeof(word), cudaMemcpyDefault, stream),
+            "cudaMemcpyAsync");
+        check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+        gpu.check();
+        for (const word x : got)
+            if (x != static_cast<word>(100 * (i % n) + i)) {
+                std::printf("rank %d: call %d of a group of broadcasts has %llu\n", gpu.rank(), i,
+                    static_cast<unsigned long long>(x));
+                ++wrong;
+                break;
+            }
+    }
+}
+
 void differential(colls::cuda::communicator& gpu, cudaStream_t stream, word seed) {
+    explained(gpu);
     namespace cuda = colls::cuda;
     checker c(gpu, stream, seed);
     const int n = gpu.size();
@@ -180,6 +234,18 @@ void differential(colls::cuda::communicator& gpu, cudaStream_t stream, word seed
             });
         c.run("broadcast", {collective::broadcast, n, root, blocks}, add, false, 0,
             [&](auto&, auto& out, auto&) { cuda::broadcast<colls::automatic>(gpu, out.on_device(), root, stream); });
+        c.run("all_to_all, chosen",
+            {collective::all_to_all, n, 0, std::vector<std::size_t>(static_cast<std::size_t>(n * n), count / 16)}, add,
+            false, 0,
+            [&](auto& in, auto& out, auto&) { cuda::all_to_all(gpu, in.on_device(), out.on_device(), stream); });
+        c.run("reduce, chosen", {collective::reduce, n, root, blocks}, add, false, 0, [&](auto& in, auto& out, auto&) {
+            cuda::reduce(gpu, in.on_device(), out.on_device(), colls::sum, root, stream);
+        });
+        c.run("inclusive_scan, chosen", {collective::inclusive_scan, n, 0, blocks}, add, false, 0,
+            [&](auto& in, auto& out, auto&) {
+                cuda::inclusive_scan(gpu, in.on_device(), out.on_device(), colls::sum, stream);
+            });
+        cuda::barrier(gpu, stream);
         c.run("all_gather", {collective::all_gather, n, 0, blocks}, add, false, 0, [&](auto& in, auto& out, auto&) {
             cuda::all_gather<colls::ring>(gpu, in.on_device(), out.on_device(), stream);
         });
@@ -201,6 +267,7 @@ void differential(colls::cuda::communicator& gpu, cudaStream_t stream, word seed
             });
         cuda::barrier<colls::recursive_doubling>(gpu, stream);
     }
+    roots_together(gpu, stream);
     // Small floats are folded in float, in whatever order.
     const std::size_t count = 999;
     auto halves = gpu.allocate<colls::bfloat16>(count);

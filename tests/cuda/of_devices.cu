@@ -316,10 +316,24 @@ void residency(int n) {
     const colls::cuda::options o{.channels = channels, .small_bytes = 0, .middle_bytes = 0, .scratch_bytes = 64 << 10};
     const std::size_t count = static_cast<std::size_t>(channels) * (16 << 10) / sizeof(float);
     group a(n, o), b(n, o), c(n, o);
+    group d(n, {.channels = channels + 1, .small_bytes = 0, .middle_bytes = 0, .scratch_bytes = 64 << 10});
     auto x = buffers(a, count, plain), y = buffers(b, count, plain), z = buffers(c, count, plain);
+    auto few = buffers(d, 1, plain), many = buffers(d, 2 * count, plain);
     const auto call = [&](group& g, auto& data, std::size_t r) {
         colls::cuda::all_reduce<colls::ring>(g[r], data[r]->on_device(), colls::sum, g.stream(r));
     };
+    call(a, x, 0);
+    // A group of two launches, of which the first one would fit: none is made, or later calls would not match.
+    expect_error(errc::unsupported, "a group of calls that does not fit", "so that they fit the device together", [&] {
+        auto together = colls::cuda::begin(d[0]);
+        colls::cuda::all_reduce<colls::ring>(d[0], few[0]->on_device(), colls::sum, d.stream(0));
+        colls::cuda::all_reduce<colls::ring>(d[0], many[0]->on_device(), colls::sum, d.stream(0));
+        together.end();
+    });
+    for (std::size_t r = 1; r < a.size(); ++r) call(a, x, r);
+    a.finish();
+    for (std::size_t r = 0; r < d.size(); ++r) call(d, many, r);
+    d.finish();
     call(a, x, 0);
     call(b, y, 0);
     expect_error(
@@ -334,6 +348,68 @@ void residency(int n) {
     for (std::size_t r = 0; r < c.size(); ++r) sum += input(r, 7);
     expect(z[0]->on_host()[7] == sum, "the third group afterwards");
     std::printf("blocks of several groups: %s\n", failed == 0 ? "right" : "wrong");
+}
+
+/// The groups of a program that trains in three dimensions: each of four devices is in a tensor, a pipeline and a data
+/// group, with the default options. Tensor and pipeline calls share a stream; those of data have their own. Devices
+/// make the calls of the two streams in different orders, none waits in between, and all must run.
+void three_dimensions() {
+    using colls::cuda::communicator;
+    constexpr int devices = 4, rounds = 6;
+    constexpr std::size_t count = 40'000;  // by schedules, on all channels
+    struct kind_of_groups {
+        int pairs[2][2];
+    };
+    constexpr kind_of_groups kinds[] = {{{{0, 1}, {2, 3}}}, {{{0, 3}, {1, 2}}}, {{{0, 2}, {1, 3}}}};
+    colls::cuda::options o{.small_bytes = 0, .middle_bytes = 0};
+    std::vector<communicator> groups;  // [kind][device], in the order in which they are made
+    std::vector<int> of(3 * devices);
+    for (int k = 0; k < 3; ++k)
+        for (const auto& pair : kinds[k].pairs) {
+            of[static_cast<std::size_t>(k * devices + pair[0])] = static_cast<int>(groups.size());
+            of[static_cast<std::size_t>(k * devices + pair[1])] = static_cast<int>(groups.size()) + 1;
+            for (communicator& c : communicator::of_devices({pair[0], pair[1]}, o)) groups.push_back(std::move(c));
+        }
+    cudaStream_t streams[devices][2];
+    std::vector<std::unique_ptr<buffer>> x, y;  // of the two streams
+    for (int d = 0; d < devices; ++d) {
+        check(cudaSetDevice(d), "cudaSetDevice");
+        for (cudaStream_t& s : streams[d]) check(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "a stream");
+        for (auto* all : {&x, &y}) {
+            all->push_back(std::make_unique<buffer>(d, count, kind::plain, streams[d][all == &y]));
+            for (std::size_t i = 0; i < count; ++i) all->back()->on_host()[i] = static_cast<float>(i % 3 + 1) * (d + 1);
+            all->back()->put();
+        }
+    }
+    const auto call = [&](int kind_number, int d) {
+        const bool is_data = kind_number == 2;
+        auto& data = (is_data ? y : x)[static_cast<std::size_t>(d)];
+        communicator& c = groups[static_cast<std::size_t>(of[static_cast<std::size_t>(kind_number * devices + d)])];
+        colls::cuda::all_reduce(c, data->on_device(), colls::max, streams[d][is_data]);
+    };
+    for (int i = 0; i < rounds; ++i)
+        for (int d = 0; d < devices; ++d) {
+            if (d % 2 == 0) call(2, d);
+            call(0, d);
+            call(1, d);
+            if (d % 2 == 1) call(2, d);
+        }
+    std::size_t bad = 0;
+    for (int d = 0; d < devices; ++d) {
+        auto &mine = x[static_cast<std::size_t>(d)], &data = y[static_cast<std::size_t>(d)];
+        mine->get(), data->get();
+        for (std::size_t i = 0; i < count; ++i) {
+            const auto unit = static_cast<float>(i % 3 + 1);
+            bad += mine->on_host()[i] != 4 * unit;  // by pairs and then across them: of all devices
+            bad += data->on_host()[i] != (d % 2 == 0 ? 3 : 4) * unit;
+        }
+    }
+    for (const communicator& c : groups) c.check();
+    expect(bad == 0, "tensor, pipeline and data groups on two streams");
+    x.clear(), y.clear();
+    for (auto& each : streams)
+        for (const cudaStream_t s : each) cudaStreamDestroy(s);
+    std::printf("six groups on two streams: %s\n", failed == 0 ? "right" : "wrong");
 }
 
 int run(int n) {
@@ -373,6 +449,9 @@ int run(int n) {
     }
     refusals(n);
     residency(n);
+    int devices = 0;
+    check(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
+    if (devices >= 4) three_dimensions();
     return failed == 0 ? 0 : 1;
 }
 

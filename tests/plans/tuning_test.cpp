@@ -107,7 +107,12 @@ TEST_CASE("COLLS_TUNE: a file that cannot be read so is refused by line", "[tuni
     CHECK(support::says(refusal_of("schedule all_reduce 2 -1 ring\n"), "0 bytes or more"));
     CHECK(support::says(refusal_of("schedule all_red 2 0 ring\n"), "all_red is not a collective"));
     CHECK(support::says(refusal_of("schedule all_reduce 2 0 rong\n"), "rong is none of: automatic, eager, "));
-    CHECK(support::says(refusal_of("shedule all_reduce 2 0 ring\n"), "begins with machine, schedule, or #"));
+    CHECK(support::says(refusal_of("gpu_links 1e-6 1e-11 2e-6\n"), "gpu_links takes four numbers"));
+    CHECK(support::says(refusal_of("gpu_links 1e-6 0 2e-6 1e-11\n"), "above 0 and below 1"));
+    CHECK(support::says(refusal_of("gpu_schedule all_gather 2\n"), "takes a collective, a number of ranks"));
+    CHECK(support::says(refusal_of("gpu_schedule all_gathr 2 0 ring\n"), "all_gathr is not a collective"));
+    CHECK(support::says(
+        refusal_of("shedule all_reduce 2 0 ring\n"), "begins with machine, schedule, gpu_schedule, gpu_links, or #"));
     CHECK(support::says(refusal_of(std::string(300, '#')), "longer than 254"));
     detail::tuning_file read;
     CHECK_THROWS_AS(detail::read_tuning("/nowhere/at/all", read), colls::error);

@@ -4,6 +4,7 @@
 
 #if __has_include(<infiniband/verbs.h>)
 
+#include "made_tree.hpp"
 #include "support/fault.hpp"
 #include "support/says.hpp"
 
@@ -284,6 +285,36 @@ struct fresh {
 };
 
 }  // namespace
+
+TEST_CASE("verbs_device: for a GPU the nearest device is taken, unless that has a link-local address alone",
+    "[verbs_device]") {
+    fresh f({roce("one"), roce("two"), roce("three")});
+    made_sysfs::made_tree t;
+    t.gpu("pci0000:10/0000:10:01.0", "0000:11:00.0", 0);
+    t.card("pci0000:20/0000:20:01.0", "0000:21:00.0", 1, "one");
+    t.card("pci0000:10/0000:10:01.0", "0000:12:00.0", 0, "two");
+    t.card("pci0000:10/0000:10:02.0", "0000:13:00.0", 0, "three");
+    const auto chosen_for = [&](const char* gpu) {
+        std::string name;
+        {
+            rdma::verbs_device d({}, gpu, t.tree());
+            name = d.name();
+        }
+        CHECK(now.idle());
+        return name;
+    };
+    CHECK(chosen_for("0000:11:00.0") == "two");
+    CHECK(chosen_for("") == "one");
+    {
+        const with_environment names("COLLS_VERBS_DEVICE", "t*,^two");
+        CHECK(chosen_for("0000:11:00.0") == "three");
+        CHECK(chosen_for("") == "three");
+    }
+    now.devices[1].ports[0].gids = {v6("fe80::1")};
+    CHECK(chosen_for("0000:11:00.0") == "three");
+    now.devices[0].ports[0].gids = now.devices[2].ports[0].gids = {v6("fe80::1")};
+    CHECK(chosen_for("0000:11:00.0") == "two");
+}
 
 TEST_CASE("verbs_device: where no device can be used, the error names those found and what to do", "[verbs_device]") {
     {

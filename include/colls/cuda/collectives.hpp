@@ -11,13 +11,14 @@
 //           elements is its r-th part: blocks are balanced, the first size % n of them are longer by one.
 //           In place means that `in` and `out` are the same buffer or, where one of them has a block only, that this is
 //           the rank's own block of the other. Buffers that overlap otherwise are refused.
-// S         the schedule, or family of schedules, by type. Without one: `direct`. `automatic`: `direct` within a host;
-//           on several hosts host_hierarchy<circulant<>>, or host_hierarchy<tree<2>> where there is a root: each byte
-//           crosses the network once per host. hierarchical and host_hierarchy without hosts of their own take the
-//           group's. S is proven at the group's size before its first launch. Small messages (options.small_bytes) take
-//           the eager path, whatever S is: one hop, in which each rank writes to every other rank what that one needs,
-//           or two. options.protocol forces a protocol; options.multicast lets the switch fold an all_reduce, in any
-//           order, in place of S.
+// S         the schedule, or family of schedules, by type. Without one `automatic`: that of least predicted time for
+//           the group's hosts, the links within and between them, and the size (docs/automatic_on_gpus.md); explain
+//           (cuda/explain.hpp) says which and why, COLLS_SCHEDULE and COLLS_TUNE force it. Ranks on one device, and
+//           operators that do not commute, take `direct`. hierarchical and host_hierarchy without hosts of their own
+//           take the group's. A schedule that is given is proven at the group's size before its first launch. Small
+//           messages (options.small_bytes) take the eager path, whatever S is: one hop, in which each rank writes to
+//           every other rank what that one needs, or two. options.protocol forces a protocol; options.multicast lets
+//           the switch fold an all_reduce, in any order, in place of S.
 // op        as for the host's calls. Small floats (half, bfloat16 and fp8, of CUDA and of colls) are folded in float.
 //           An operator that does not commute needs `direct` or `one_shot`, which fold in rank order.
 // stream    cudaStream_t, or an object with get(). The call returns when its kernel is launched; the kernel is ordered
@@ -35,24 +36,24 @@
 // call throws std::bad_alloc or peer_failed, and breaks the group.
 //
 // Costs are those of the eager path, 1 round, or of the schedule (colls::cost_of); given below are rounds and the bytes
-// that the busiest rank reads from others, by `direct`, for S bytes in the whole buffer.
+// that the busiest rank reads from others, by `direct`, for S bytes in the whole buffer. A call without a schedule
+// compiles two kernels, direct and one that reads any other from a table: name `direct` to have one.
 #pragma once
 
 #include <colls/cuda/detail/launch/message_calls.hpp>
 #include <colls/cuda/epilogue.hpp>
-#include <colls/schedules/direct.hpp>
 
 namespace colls::inline v1::cuda {
 
 /// out[i] = op over all ranks' in[i], on every rank. `in`, `out`: of one size, equal on all ranks. May be in place.
 /// direct: 2 rounds, 2 (n - 1) / n S bytes.
-template <class S = direct, class Comm, class In, class Out, class Op, class Stream, class Epilogue = no_epilogue>
+template <class S = automatic, class Comm, class In, class Out, class Op, class Stream, class Epilogue = no_epilogue>
     requires(detail::buffers_like<Out>)
 void all_reduce(Comm& comm, In&& in, Out&& out, const Op& op, const Stream& stream, const Epilogue& epilogue = {}) {
     detail::make_call<collective::all_reduce, S>(comm, in, out, op, 0, epilogue, stream);
 }
 /// all_reduce in place.
-template <class S = direct, class Comm, class X, class Op, class Stream, class Epilogue = no_epilogue>
+template <class S = automatic, class Comm, class X, class Op, class Stream, class Epilogue = no_epilogue>
     requires(!detail::buffers_like<const Op>)
 void all_reduce(Comm& comm, X&& inout, const Op& op, const Stream& stream, const Epilogue& epilogue = {}) {
     detail::make_call<collective::all_reduce, S>(comm, inout, inout, op, 0, epilogue, stream);
@@ -60,13 +61,13 @@ void all_reduce(Comm& comm, X&& inout, const Op& op, const Stream& stream, const
 
 /// Rank r's `out` = block r of (op over all ranks' `in`). `in`: of one size on all ranks; `out`: of the size of the
 /// rank's block. May be in place: `out` is the rank's block of `in`. direct: 1 round, (n - 1) / n S bytes.
-template <class S = direct, class Comm, class In, class Out, class Op, class Stream, class Epilogue = no_epilogue>
+template <class S = automatic, class Comm, class In, class Out, class Op, class Stream, class Epilogue = no_epilogue>
 void reduce_scatter(Comm& comm, In&& in, Out&& out, const Op& op, const Stream& stream, const Epilogue& epilogue = {}) {
     detail::make_call<collective::reduce_scatter, S>(comm, in, out, op, 0, epilogue, stream);
 }
 /// reduce_scatter with blocks of any sizes. `counts`: a range of n integers, the elements of each rank's block, the
 /// same on all ranks; they add up to the size of `in`.
-template <class S = direct, class Comm, class In, class Out, class Counts, class Op, class Stream,
+template <class S = automatic, class Comm, class In, class Out, class Counts, class Op, class Stream,
     class Epilogue = no_epilogue>
 void reduce_scatter_v(Comm& comm, In&& in, Out&& out, const Counts& counts, const Op& op, const Stream& stream,
     const Epilogue& epilogue = {}) {
@@ -75,7 +76,7 @@ void reduce_scatter_v(Comm& comm, In&& in, Out&& out, const Counts& counts, cons
 
 /// At the root out[i] = op over all ranks' in[i]. `in`: of one size on all ranks; `out`: of that size at the root, not
 /// used elsewhere (it may be empty). May be in place at the root. direct: 2 rounds, 2 (n - 1) / n S bytes at the root.
-template <class S = direct, class Comm, class In, class Out, class Op, class Stream, class Epilogue = no_epilogue>
+template <class S = automatic, class Comm, class In, class Out, class Op, class Stream, class Epilogue = no_epilogue>
 void reduce(
     Comm& comm, In&& in, Out&& out, const Op& op, int root, const Stream& stream, const Epilogue& epilogue = {}) {
     detail::make_call<collective::reduce, S>(comm, in, out, op, root, epilogue, stream);
@@ -84,20 +85,21 @@ void reduce(
 /// Every rank's `out` = the `in` of rank 0, of rank 1, ... one after the other. `out`: of one size on all ranks; `in`:
 /// of the size of the rank's block of it. May be in place: `in` is the rank's block of `out`.
 /// direct: 1 round, (n - 1) / n S bytes.
-template <class S = direct, class Comm, class In, class Out, class Stream, class Epilogue = no_epilogue>
+template <class S = automatic, class Comm, class In, class Out, class Stream, class Epilogue = no_epilogue>
 void all_gather(Comm& comm, In&& in, Out&& out, const Stream& stream, const Epilogue& epilogue = {}) {
     detail::make_call<collective::all_gather, S>(comm, in, out, detail::no_operator{}, 0, epilogue, stream);
 }
 /// all_gather with blocks of any sizes. `counts`: a range of n integers, the elements of each rank's block, the same on
 /// all ranks; they add up to the size of `out`.
-template <class S = direct, class Comm, class In, class Out, class Counts, class Stream, class Epilogue = no_epilogue>
+template <class S = automatic, class Comm, class In, class Out, class Counts, class Stream,
+    class Epilogue = no_epilogue>
 void all_gather_v(
     Comm& comm, In&& in, Out&& out, const Counts& counts, const Stream& stream, const Epilogue& epilogue = {}) {
     detail::make_call<collective::all_gather, S>(comm, in, out, detail::no_operator{}, 0, epilogue, stream, counts);
 }
 
 /// Every rank's `inout` = that of the root. Of one size on all ranks. direct: 1 round, S bytes on each rank.
-template <class S = direct, class Comm, class X, class Stream>
+template <class S = automatic, class Comm, class X, class Stream>
 void broadcast(Comm& comm, X&& inout, int root, const Stream& stream) {
     detail::make_call<collective::broadcast, S>(comm, inout, inout, detail::no_operator{}, root, no_epilogue{}, stream);
 }
@@ -105,7 +107,7 @@ void broadcast(Comm& comm, X&& inout, int root, const Stream& stream) {
 /// The root's `out` = the `in` of rank 0, of rank 1, ... one after the other. `in`: of one size on all ranks; `out`: n
 /// times that at the root, not used elsewhere (it may be empty). May be in place at the root: `in` is its block of
 /// `out`. direct: 1 round, (n - 1) / n S bytes at the root.
-template <class S = direct, class Comm, class In, class Out, class Stream>
+template <class S = automatic, class Comm, class In, class Out, class Stream>
 void gather(Comm& comm, In&& in, Out&& out, int root, const Stream& stream) {
     detail::make_call<collective::gather, S>(comm, in, out, detail::no_operator{}, root, no_epilogue{}, stream);
 }
@@ -113,33 +115,33 @@ void gather(Comm& comm, In&& in, Out&& out, int root, const Stream& stream) {
 /// Rank r's `out` = block r of the root's `in`. `out`: of one size on all ranks; `in`: n times that at the root, not
 /// used elsewhere (it may be empty). May be in place at the root: `out` is its block of `in`.
 /// direct: 1 round, S / n bytes on each rank.
-template <class S = direct, class Comm, class In, class Out, class Stream>
+template <class S = automatic, class Comm, class In, class Out, class Stream>
 void scatter(Comm& comm, In&& in, Out&& out, int root, const Stream& stream) {
     detail::make_call<collective::scatter, S>(comm, in, out, detail::no_operator{}, root, no_epilogue{}, stream);
 }
 
 /// Block s of rank r's `in` becomes block r of rank s's `out`. Both of one size on all ranks, a multiple of n. Not in
 /// place. direct: 1 round, (n - 1) / n S bytes.
-template <class S = direct, class Comm, class In, class Out, class Stream, class Epilogue = no_epilogue>
+template <class S = automatic, class Comm, class In, class Out, class Stream, class Epilogue = no_epilogue>
 void all_to_all(Comm& comm, In&& in, Out&& out, const Stream& stream, const Epilogue& epilogue = {}) {
     detail::make_call<collective::all_to_all, S>(comm, in, out, detail::no_operator{}, 0, epilogue, stream);
 }
 
 /// Work that follows on a rank's stream begins when the streams of all ranks have reached the barrier. Eager path.
-template <class S = direct, class Comm, class Stream>
+template <class S = automatic, class Comm, class Stream>
 void barrier(Comm& comm, const Stream& stream) {
     detail::make_barrier<S>(comm, stream);
 }
 
 /// Rank r's out[i] = op over in[i] of ranks 0 ... r. `in`, `out`: of one size, equal on all ranks. May be in place.
 /// direct: 1 round, up to (n - 1) S bytes.
-template <class S = direct, class Comm, class In, class Out, class Op, class Stream, class Epilogue = no_epilogue>
+template <class S = automatic, class Comm, class In, class Out, class Op, class Stream, class Epilogue = no_epilogue>
 void inclusive_scan(Comm& comm, In&& in, Out&& out, const Op& op, const Stream& stream, const Epilogue& epilogue = {}) {
     detail::make_call<collective::inclusive_scan, S>(comm, in, out, op, 0, epilogue, stream);
 }
 /// Rank r's out[i] = op over in[i] of ranks 0 ... r - 1; rank 0's `out` is left as it is. `in`, `out`: of one size,
 /// equal on all ranks. May be in place. direct: 2 rounds, up to (n - 1) S bytes.
-template <class S = direct, class Comm, class In, class Out, class Op, class Stream, class Epilogue = no_epilogue>
+template <class S = automatic, class Comm, class In, class Out, class Op, class Stream, class Epilogue = no_epilogue>
 void exclusive_scan(Comm& comm, In&& in, Out&& out, const Op& op, const Stream& stream, const Epilogue& epilogue = {}) {
     detail::make_call<collective::exclusive_scan, S>(comm, in, out, op, 0, epilogue, stream);
 }

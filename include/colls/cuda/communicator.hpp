@@ -39,9 +39,9 @@ public:
     /// hosts. Collective: every rank of `host` calls.
     ///
     /// Between hosts a thread of each process, its proxy, moves what the kernels send, on connections of its own: by
-    /// RDMA or TCP, as world() would take (include <colls/world.hpp>). All calls then go by their schedules, whatever
-    /// options.protocol: take one that sends little between hosts. hierarchical<Intra, Inter> takes the group's hosts
-    /// where they have equally many consecutive ranks.
+    /// RDMA or TCP, as world() would take (include <colls/world.hpp>); of several RDMA devices by the one nearest to
+    /// the GPU. All calls then go by schedules, whatever options.protocol. Those that are chosen send each byte once
+    /// for a host; hierarchical<Intra, Inter> takes the group's hosts where they have equally many consecutive ranks.
     ///
     /// `host`: any of the library's communicators (include <colls/collectives.hpp>); it must outlive this one.
     /// `device`: the number of this rank's GPU in this process. Several ranks may use one GPU if their kernels fit it

@@ -49,6 +49,7 @@ public:
         ranks_->set_together(nullptr);
         detail::local_ranks& of = *std::exchange(ranks_, nullptr);
         detail::launch_or_tell(of, [&](detail::local_ranks& ranks) {
+            for (const auto& call : all_->calls) call->check(ranks, *all_->stream);  // all of them, or none
             if (!all_->sends.empty() || !all_->receives.empty())
                 all_->launch_messages(
                     ranks, "a group of messages", std::move(all_->sends), std::move(all_->receives), *all_->stream);

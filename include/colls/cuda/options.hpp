@@ -21,8 +21,9 @@ enum class protocol { automatic, eager, pulled, multicast, packets = eager };
 
 /// The same on all ranks of a group.
 struct options {
-    /// Thread blocks (of 512 threads) of a rank, at most. Each is a channel, which works on a slice of the data. 0: as
-    /// many as the device holds at once, up to 64; of virtual_ranks, an equal share of them for each rank.
+    /// Thread blocks (of 512 threads) of a rank, at most. Each is a channel, which works on a slice of the data: one
+    /// for each 16 KB. 0: as many as fill the links between GPUs, which is 24, or 16 before compute capability 9.0, and
+    /// at most a quarter of the device; of virtual_ranks, an equal share of the device for each rank.
     int channels = 0;
     /// A call takes the eager path if what one rank sends to another (a block, or the whole buffer) has at most this
     /// many bytes, and fits packet_bytes. 0: only barriers do, and what middle_bytes says.

@@ -4,12 +4,16 @@
 // environment chooses the transport and the device:
 //   COLLS_TRANSPORT=verbs       all messages by RDMA
 //   COLLS_TRANSPORT=shm+verbs   shared memory within hosts, RDMA between them
-//   COLLS_VERBS_DEVICE          name of the device, as ibv_devices prints it
+//   COLLS_VERBS_DEVICE          names of devices, as ibv_devices prints them, or patterns:
+//   mlx5_0,mlx5_[3-6],^mlx5_bond*
+//                               (^: none of these)
 //   COLLS_VERBS_PORT            number of its port, from 1
 //   COLLS_VERBS_GID             index in the port's table of addresses
 // Without the last three: the first active port that has the address by which other ranks reach this one over TCP, else
-// the first active one with an IPv4 address, then IPv6. A device that cannot be used makes world() and run throw
-// colls::error (unsupported), which names what was found and what to do; a malformed number, one (invalid_argument).
+// the first active one with an IPv4 address, then IPv6. Connections for a GPU (cuda::communicator) take the device that
+// is nearest to it by /sys; GPUs that are equally near several spread over them. A device that cannot be used makes
+// world() and run throw colls::error (unsupported), which names what was found and what to do; a malformed number, one
+// (invalid_argument).
 //
 // Control messages, and the detection of dead processes, go over TCP, which must connect the same hosts. Messages above
 // 8 KB are read by the device from the sender's buffer and written into the receiver's where both are registered with

@@ -51,13 +51,6 @@ inline counted_messages messages_between_hosts(const rank_context& self) {
     return {.node = 0, .between = true, .hosts = self.layout.hosts};
 }
 
-/// Is it a name that COLLS_SCHEDULE may give to a schedule?
-[[gnu::cold]] inline bool is_known_name(std::string_view name) {
-    for (const std::string_view known : known_names())
-        if (known == name) return true;
-    return false;
-}
-
 /// The ranks from which the traffic of a candidate follows: all of them, or those of one period, and of one host where
 /// messages within hosts are counted apart. Where hosts are not alike: all of them.
 inline int counted_ranks(const candidate& c, int n, const counted_messages& counts) {

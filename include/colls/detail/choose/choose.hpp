@@ -8,25 +8,15 @@
 #include <colls/any_schedule.hpp>
 #include <colls/detail/choose/candidates.hpp>
 #include <colls/detail/choose/prediction.hpp>
+#include <colls/detail/choose/selection.hpp>
 #include <colls/detail/execute/distance.hpp>
 #include <colls/detail/execute/eager.hpp>
 #include <colls/detail/plan/plan_size.hpp>
 #include <colls/detail/prove/examine.hpp>
-#include <colls/detail/request/known_families.hpp>
 #include <colls/detail/request/request.hpp>
-#include <colls/detail/support/rank_error.hpp>
 #include <colls/schedules/direct.hpp>
 
 namespace colls::inline v1::detail {
-
-/// What the file of COLLS_TUNE says of a call.
-struct tuned_schedule {
-    std::string_view name = {};  ///< empty: the library chooses
-    const char* path = nullptr;  ///< the file's
-};
-/// For a call of `bytes` bytes on n ranks. Throws invalid_argument where the file is wrong. (Groups bring it with them,
-/// as their engine.)
-tuned_schedule tuned_for(collective what, int n, double bytes);
 
 /// direct::broadcast of n blocks instead of one. By single copies a receiver pulls all of them but one, which the root
 /// pushes: so the root, which would be idle, takes an equal part in the work.
@@ -56,19 +46,6 @@ struct demand {
     bool reproducible = false;  ///< all contributions are folded at once, in rank order
     int root = 0;               ///< of the call, where the choice depends on it
 };
-
-/// The name of a schedule that COLLS_SCHEDULE asks for; empty: it asks for none. Throws where there is no such
-/// schedule.
-[[gnu::cold]] inline std::string_view forced_schedule(const rank_context& self) {
-    if (!self.env.schedule) return {};
-    const std::string_view name = self.env.schedule;
-    if (name == "mailbox") return eager_name;  // the former name
-    if (name == eager_name || is_known_name(name)) return name;
-    error_text text;
-    text << "COLLS_SCHEDULE is " << name << ", which is none of: " << eager_name;
-    for (const std::string_view known : known_names()) text << ", " << known;
-    throw_of_rank(self.rank, errc::invalid_argument, text);
-}
 
 inline reach reached_by(const rank_context& self) { return self.by_messages ? reach::nothing : reach::buffers; }
 
@@ -132,13 +109,13 @@ constexpr bool eager_pays(double eager, double scheduled, double staged) {
                                             : predicted(c, self, m, d.bytes);
     };
     const bool eager = usual && d.eager && !d.only_direct && d.posted <= eager_capacity;
-    const std::string_view forced = forced_schedule(self);
+    const auto weighed = [&](const candidate& c) { return is_weighed(c, self, within); };
+    const std::string_view forced = forced_schedule(self.env.schedule, self.rank);
     const std::string_view name = forced.empty() ? tuned_for(d.what, self.size, d.bytes).name : forced;
     if (!name.empty()) {
         if (name == eager_name && eager) return {};
-        for (int i = 0; i < list.count; ++i)
-            if (const candidate& c = list.first[i]; c.name == name && fits(c))
-                return is_weighed(c, self, within) ? prediction_of(c) : prediction{&c, whole_unit_bytes, 0};
+        if (const candidate* const c = named(list, name, fits))
+            return weighed(*c) ? prediction_of(*c) : prediction{c, whole_unit_bytes, 0};
         if (!forced.empty() && self.rank == 0 && self.env.debug != debug_level::warn)
             say(error_text() << "colls: COLLS_SCHEDULE=" << name << " does not work for " << name_of(d.what) << " on "
                              << self.size << " ranks" << (d.in_order ? " with an operator that does not commute" : "")
@@ -147,19 +124,11 @@ constexpr bool eager_pays(double eager, double scheduled, double staged) {
     for (int i = 0; i < list.count && !only_short; ++i)
         only_short = fits(list.first[i]) && !takes_long_to_plan(list.first[i], self);
     prediction best;
-    bool found = false;
-    const auto weigh = [&](const candidate& c, auto predict) {
-        if (!is_weighed(c, self, within)) return false;
-        if (const prediction p = predict(c); !found || p.seconds < best.seconds) best = p;
-        return found = true;
-    };
-    for (int i = 0; i < list.count; ++i)
-        if (const candidate& c = list.first[i]; fits(c) && !weigh(c, prediction_of) && best.of == nullptr)
-            best = {&c, whole_unit_bytes, 0};
-    const candidates by_hosts = d.in_order || d.only_direct ? candidates{} : two_level_candidates(self, d.what, d.root);
-    for (int i = 0; i < by_hosts.count; ++i)
-        if (const candidate& c = by_hosts.first[i]; fits(c))
-            weigh(c, [&](const candidate& x) { return predicted(x, self, m, d.bytes); });
+    bool found = take_least(best, false, list, fits, weighed, prediction_of);
+    if (!found) best = first_of(list, fits);
+    if (!d.in_order && !d.only_direct)
+        found = take_least(best, found, two_level_candidates(self, d.what, d.root), fits, weighed,
+            [&](const candidate& c) { return predicted(c, self, m, d.bytes); });
     if (!eager) return best;
     const double eagerly = predict_eager(m, figures, d.what, self.size, static_cast<double>(d.posted));
     const double staged = found && !self.access.is_whole() ? choose(self, d, list, reach::scratch).seconds : 0;
@@ -167,19 +136,6 @@ constexpr bool eager_pays(double eager, double scheduled, double staged) {
 }
 inline prediction choose(const rank_context& self, const demand& d, const candidates& list) {
     return choose(self, d, list, reached_by(self));
-}
-
-/// Sizes are told apart to an eighth of a power of two: there is one choice for all sizes of a class.
-constexpr std::uint64_t size_class(std::size_t bytes) {
-    if (bytes < 16) return bytes;
-    const int log = 60 - __builtin_clzll(bytes);  // bytes >> log is 8 to 15
-    return static_cast<std::uint64_t>(log) * 8 + (bytes >> log);
-}
-/// The smallest size of the class, from which all ranks predict for all calls of the class.
-constexpr double class_bytes(std::size_t bytes) {
-    int log = 0;
-    while (bytes >> log >= 16) ++log;
-    return static_cast<double>(bytes >> log << log);
 }
 
 /// The choice where buffers are out of reach.

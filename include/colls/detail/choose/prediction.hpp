@@ -5,6 +5,7 @@
 #pragma once
 
 #include <colls/detail/choose/candidates.hpp>
+#include <colls/detail/choose/selection.hpp>
 #include <colls/detail/execute/message_policy.hpp>
 #include <colls/detail/execute/single_copy_policy.hpp>
 #include <colls/detail/execute/store_policy.hpp>
@@ -140,11 +141,6 @@ inline double predict_eager(const shared_machine& m, const machine& figures, col
 inline constexpr std::size_t whole_unit_bytes = std::size_t{1} << 40;
 inline constexpr std::size_t chunk_sizes[] = {std::size_t{32} << 10, std::size_t{128} << 10, whole_unit_bytes};
 
-struct prediction {
-    const candidate* of = nullptr;  ///< null: the eager path
-    std::size_t chunk = 0;          ///< bytes of a unit
-    double seconds = 0;
-};
 /// By a staged plan: a rank copies what it sends into scratch memory, once for all receivers, and pulls what it
 /// receives. A round waits for the copies, and until they have been read.
 inline prediction predict_staged(const candidate& c, int n, const shared_machine& m, double bytes) {

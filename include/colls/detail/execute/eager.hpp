@@ -23,9 +23,6 @@
 
 namespace colls::inline v1::detail {
 
-/// The name of the eager path among those of schedules, in texts and in COLLS_SCHEDULE.
-inline constexpr std::string_view eager_name = "eager";
-
 /// Where a rank's block lies in the whole, in elements, as all ranks know.
 constexpr extent eager_block(const call& c, int n, int rank) {
     const auto r = static_cast<std::size_t>(rank);

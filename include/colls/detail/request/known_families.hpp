@@ -52,6 +52,9 @@ inline constexpr bool rotates =
     std::is_same_v<Family, direct> || std::is_same_v<Family, ring> || std::is_same_v<Family, circulant<>> ||
     std::is_same_v<Family, one_shot> || std::is_same_v<Family, bruck<2>> || std::is_same_v<Family, pat<1>>;
 
+/// The name of the eager path among those of schedules, in texts and in COLLS_SCHEDULE.
+inline constexpr std::string_view eager_name = "eager";
+
 /// Their names, in the same order.
 inline const known_families::name_list& known_names() {
     static const known_families::name_list names;

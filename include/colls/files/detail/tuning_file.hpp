@@ -5,6 +5,10 @@
 //     schedule COLLECTIVE RANKS BYTES NAME              for so many ranks, from so many bytes of the larger buffer on,
 //                                                       up to the next such line; a family, eager, or automatic: there
 //                                                       the library chooses
+//     gpu_schedule COLLECTIVE RANKS BYTES NAME          the same for calls of cuda::communicator; also
+//                                                       host_hierarchy<...>
+//     gpu_links ROUND BYTE FAR_ROUND FAR_BYTE           seconds of a round and of a byte between GPUs, within a host
+//                                                       and between hosts
 //     # comment
 //
 // `colls_perf --tune FILE` writes one (docs/perf.md). A schedule holds for buffers that all ranks reach, and for those
@@ -28,13 +32,16 @@ struct tuning_line {
     char collective[24];
     int ranks;
     std::size_t from;
-    char name[32];
-    int row;  ///< of the file, for errors
+    char name[48];
+    int row;       ///< of the file, for errors
+    bool on_gpus;  ///< for calls of GPUs
 };
 struct tuning_file {
     const char* path = nullptr;
     bool has_machine = false;
-    machine figures;
+    extend::machine figures;
+    bool has_gpu_links = false;
+    double gpu_links[4] = {};  ///< seconds: of a round and of a byte within a host, and between hosts
     list<tuning_line> schedules;
 };
 
@@ -52,8 +59,9 @@ struct tuning_file {
     char words[256];
     for (int row = 1; std::fgets(words, sizeof words, file.get()); ++row) {
         if (std::strlen(words) + 1 == sizeof words) refuse(row, "the line is longer than 254 characters");
-        char kind[12], surplus[2];
-        if (std::sscanf(words, "%11s", kind) != 1 || kind[0] == '#') continue;
+        char kind[16], surplus[2];
+        if (std::sscanf(words, "%15s", kind) != 1 || kind[0] == '#') continue;
+        const bool on_gpus = std::strcmp(kind, "gpu_schedule") == 0;
         if (std::strcmp(kind, "machine") == 0) {
             extend::machine& m = to.figures;
             double* const values[] = {&m.alpha, &m.beta, &m.gamma, &m.near_below};
@@ -63,24 +71,34 @@ struct tuning_file {
                 if (!(*v >= 0 && *v < 1)) refuse(row, "the figures are seconds, from 0 to less than 1");
             if (!(m.alpha > 0 && m.beta > 0 && m.gamma > 0)) refuse(row, "alpha, beta and gamma are above 0");
             to.has_machine = true;
-        } else if (std::strcmp(kind, "schedule") == 0) {
+        } else if (std::strcmp(kind, "gpu_links") == 0) {
+            double* const at = to.gpu_links;
+            if (std::sscanf(words, "%*s %lf %lf %lf %lf %1s", at, at + 1, at + 2, at + 3, surplus) != 4)
+                refuse(row,
+                    "gpu_links takes four numbers: seconds of a round and of a byte within a host, then between hosts");
+            for (const double v : to.gpu_links)
+                if (!(v > 0 && v < 1)) refuse(row, "the figures are seconds, above 0 and below 1");
+            to.has_gpu_links = true;
+        } else if (on_gpus || std::strcmp(kind, "schedule") == 0) {
             tuning_line s{};
             long long from = 0;
-            if (std::sscanf(words, "%*s %23s %d %lld %31s %1s", s.collective, &s.ranks, &from, s.name, surplus) != 4)
+            if (std::sscanf(words, "%*s %23s %d %lld %47s %1s", s.collective, &s.ranks, &from, s.name, surplus) != 4)
                 refuse(row, "schedule takes a collective, a number of ranks, a number of bytes, and a name");
             if (s.ranks < 1 || from < 0) refuse(row, "there is 1 rank or more, and 0 bytes or more");
             s.from = static_cast<std::size_t>(from);
             s.row = row;
+            s.on_gpus = on_gpus;
             to.schedules.push_back(s);
         } else {
-            refuse(row, "a line begins with machine, schedule, or #");
+            refuse(row, "a line begins with machine, schedule, gpu_schedule, gpu_links, or #");
         }
     }
 }
 /// In the file: from this size on the library chooses.
 inline constexpr std::string_view automatic_name = "automatic";
 
-/// Throws invalid_argument where a line names no collective, or no schedule.
+/// Throws invalid_argument where a line names no collective, or no schedule. (Names for GPUs are checked with the
+/// candidates of their calls.)
 [[gnu::cold]] inline void check_names(const tuning_file& file) {
     for (const tuning_line& s : file.schedules) {
         bool known = false;
@@ -89,9 +107,10 @@ inline constexpr std::string_view automatic_name = "automatic";
         error_text text;
         text << "colls: COLLS_TUNE: " << file.path << ", line " << s.row << ": ";
         if (!known) throw error(errc::invalid_argument, (text << s.collective << " is not a collective").text());
-        if (s.name == automatic_name || s.name == eager_name || is_known_name(s.name)) continue;
+        const std::string_view name = s.name;
+        if (s.on_gpus || name == automatic_name || name == eager_name || is_known_name(name)) continue;
         text << s.name << " is none of: " << automatic_name << ", " << eager_name;
-        for (const std::string_view name : known_names()) text << ", " << name;
+        for (const std::string_view each : known_names()) text << ", " << each;
         throw error(errc::invalid_argument, text.text());
     }
 }
@@ -113,16 +132,20 @@ COLLS_INLINE const machine* tuned_figures() {
     const tuning_file* const file = tuning();
     return file && file->has_machine ? &file->figures : nullptr;
 }
+COLLS_INLINE const double* tuned_gpu_links() {
+    const tuning_file* const file = tuning();
+    return file && file->has_gpu_links ? file->gpu_links : nullptr;
+}
 /// A size that lies in two lines takes the one that begins later; of equal ones the last.
-[[gnu::cold]] COLLS_INLINE tuned_schedule tuned_for(collective what, int n, double bytes) {
+[[gnu::cold]] COLLS_INLINE tuned_schedule tuned_for(collective what, int n, double bytes, bool on_gpus) {
     const tuning_file* const file = tuning();
     if (!file) return {};
     static const bool checked = (check_names(*file), true);
     static_cast<void>(checked);
     const tuning_line* best = nullptr;
     for (const tuning_line& s : file->schedules)
-        if (s.ranks == n && std::string_view(s.collective) == name_of(what) && static_cast<double>(s.from) <= bytes &&
-            (!best || s.from >= best->from))
+        if (s.on_gpus == on_gpus && s.ranks == n && std::string_view(s.collective) == name_of(what) &&
+            static_cast<double>(s.from) <= bytes && (!best || s.from >= best->from))
             best = &s;
     if (!best || best->name == automatic_name) return {};
     return {best->name, file->path};

@@ -2,13 +2,16 @@
 // IWYU pragma: private, include <colls/transports/verbs.hpp>
 #pragma once
 
+#include <colls/net/detail/connection/gpu_of_connections.hpp>
 #include <colls/net/detail/node/hosts_group.hpp>
 #include <colls/verbs/detail/device.hpp>
 #include <colls/verbs/detail/verbs_transport.hpp>
 
 #include <unistd.h>
+#include <cstring>
 #include <memory>
 #include <mutex>
+#include <string>
 
 namespace colls::inline v1::verbs::detail {
 
@@ -18,22 +21,29 @@ using colls::detail::rdma::verbs_device;
 
 /// The RDMA device of this process, and the memory that is registered with it.
 struct process_device {
-    explicit process_device(const colls::detail::address& own)
-        : device(std::make_shared<verbs_device>(own)), registry(std::make_shared<memory_registry>(device)) {}
+    explicit process_device(const colls::detail::address& own, const std::string& gpu = {})
+        : device(std::make_shared<verbs_device>(own, gpu)), registry(std::make_shared<memory_registry>(device)) {}
     const std::shared_ptr<verbs_device> device;
     const std::shared_ptr<memory_registry> registry;
     const pid_t process = getpid();  ///< a forked child has the device's file, and must not touch it
 
     /// Opens the device at the first call, and keeps it open as long as a result is held. `own`: where other ranks
-    /// reach this one over TCP, if that is known. Any thread. Throws colls::error.
-    static std::shared_ptr<process_device> get(const colls::detail::address& own = {}) {
+    /// reach this one over TCP, if that is known. `gpu`: the PCI address of the GPU whose data are to be moved, which
+    /// may take another device. Any thread. Throws colls::error.
+    static std::shared_ptr<process_device> get(const colls::detail::address& own = {}, const std::string& gpu = {}) {
         static std::mutex mutex;
         static std::weak_ptr<process_device> latest;
         static pid_t process = 0;
         const std::lock_guard lock(mutex);
         // A forked process cannot use its parent's device: it opens one of its own.
         std::shared_ptr<process_device> device = process == getpid() ? latest.lock() : nullptr;
-        if (device) return device;
+        if (device && gpu.empty()) return device;
+        if (!gpu.empty()) {
+            auto nearest = std::make_shared<process_device>(own, gpu);
+            const bool is_open = device && std::strcmp(device->device->name(), nearest->device->name()) == 0 &&
+                                 device->device->port() == nearest->device->port();
+            return is_open ? device : nearest;
+        }
         device = std::make_shared<process_device>(own);
         latest = device;
         process = getpid();
@@ -44,7 +54,9 @@ struct process_device {
 /// Messages between hosts over the device of this process.
 class verbs_between_hosts final : public colls::detail::hosts::inter_node_transport {
 public:
-    explicit verbs_between_hosts(const colls::detail::address& own) : device_(process_device::get(own)) {}
+    explicit verbs_between_hosts(const colls::detail::address& own)
+        : device_(process_device::get(
+              own, colls::detail::gpu_of_connections ? colls::detail::gpu_of_connections : std::string())) {}
     std::unique_ptr<colls::detail::message_transport> over(
         std::unique_ptr<colls::detail::message_transport> control, int rank, int size) override {
         return std::make_unique<colls::detail::verbs_transport>(std::move(control), device_->registry, rank, size);

@@ -2,7 +2,7 @@
 // IWYU pragma: private, include <colls/transports/verbs.hpp>
 //
 // The environment chooses it; what it leaves open, `find` and `find_gid` choose:
-//   COLLS_VERBS_DEVICE  name of the device, as ibv_devices prints it
+//   COLLS_VERBS_DEVICE  names of devices, as ibv_devices prints them, and patterns (nearest_card.hpp)
 //   COLLS_VERBS_PORT    number of its port, from 1
 //   COLLS_VERBS_GID     index in the port's table of addresses
 #pragma once
@@ -11,6 +11,7 @@
 #include <colls/net/detail/connection/socket.hpp>
 #include <colls/net/detail/forming/launch.hpp>
 #include <colls/verbs/detail/interface.hpp>
+#include <colls/verbs/detail/nearest_card.hpp>
 
 #include <infiniband/verbs.h>
 
@@ -31,14 +32,15 @@ inline constexpr std::uint8_t acknowledgement_exponent = 12;
 
 class verbs_device final : public device {
 public:
-    /// Opens the device for a rank that others reach over TCP at `own`; an empty address: that is not known. Throws
+    /// Opens the device for a rank that others reach over TCP at `own`; an empty address: that is not known. `gpu`: the
+    /// PCI address of the GPU whose data it is to move: then the device that is nearest to that one, by `pci`. Throws
     /// colls::error (unsupported), which says what to do, where there is no device, no active port, or none that
     /// COLLS_VERBS_... allows; (invalid_argument) where one of these is no number in range.
-    explicit verbs_device(const address& own = {}) {
+    explicit verbs_device(const address& own = {}, const std::string& gpu = {}, const pci_tree& pci = pci_tree()) {
         wanted_device_ = variable("COLLS_VERBS_DEVICE");
         wanted_port_ = wanted("COLLS_VERBS_PORT", 1, 255);
         wanted_gid_ = wanted("COLLS_VERBS_GID", 0, 65535);
-        find(own);
+        find(own, gpu, pci);
     }
     verbs_device(const verbs_device&) = delete;
     verbs_device& operator=(const verbs_device&) = delete;
@@ -110,8 +112,9 @@ private:
     }
 
     // Finds the active port that the environment names; of several the one that has the address of the rank's TCP
-    // connections, else the first.
-    void find(const address& own) {
+    // connections, else the first. For a GPU those count first that are on the nearest devices, of which GPUs that are
+    // equally near take one each; but none with a link-local address where another has a better one.
+    void find(const address& own, const std::string& gpu, const pci_tree& pci) {
         const standard_descriptors_held held;
         int count = 0;
         ibv_device** const all = ibv_get_device_list(&count);
@@ -123,10 +126,10 @@ private:
                               << (all == nullptr ? std::string(": ") + std::strerror(errno) : std::string()).c_str()
                               << "; is its driver loaded (`rdma link`), and does this process see /dev/infiniband?");
         std::string seen;
-        int best = 0;
+        std::vector<usable> found;
         for (int d = 0; d < count; ++d) {
             const char* const name = ibv_get_device_name(all[d]);
-            if (wanted_device_ && std::strcmp(name, wanted_device_) != 0) {
+            if (wanted_device_ && !is_allowed(wanted_device_, name)) {
                 seen.append(seen.empty() ? "" : ", ").append(name);
                 continue;
             }
@@ -141,7 +144,6 @@ private:
             }
             ibv_device_attr attributes{};
             ibv_query_device(context, &attributes);
-            bool kept = false;
             for (int port = 1; port <= attributes.phys_port_cnt; ++port) {
                 ibv_port_attr p{};
                 if ((wanted_port_ != none && port != wanted_port_) ||
@@ -161,22 +163,25 @@ private:
                         wanted_gid_ == none ? " but has no RoCE v2 address" : " but has no such COLLS_VERBS_GID");
                     continue;
                 }
-                if (worth <= best) continue;
-                best = worth;
-                if (opened_->context && opened_->context != context) ibv_close_device(opened_->context);
-                opened_->context = context;
-                kept = true;
-                attributes_ = attributes;
-                port_ = port;
-                port_attributes_ = p;
-                gid_index_ = index;
+                found.push_back({context, name, port, index, worth, attributes, p});
             }
             if (wanted_port_ > attributes.phys_port_cnt)
                 seen.append(seen.empty() ? "" : ", ")
                     .append(name)
                     .append(" has no port ")
                     .append(std::to_string(wanted_port_));
-            if (!kept) ibv_close_device(context);
+            if (found.empty() || found.back().context != context) ibv_close_device(context);
+        }
+        const usable* const best = found.empty() ? nullptr : &best_of(found, gpu, pci);
+        if (best != nullptr) {
+            opened_->context = best->context;
+            const ibv_context* last = best->context;  // the ports of a device follow each other
+            for (const usable& u : found)
+                if (u.context != best->context && u.context != last) ibv_close_device(u.context), last = u.context;
+            attributes_ = best->attributes;
+            port_ = best->port;
+            port_attributes_ = best->port_attributes;
+            gid_index_ = best->gid;
         }
         if (opened_->context == nullptr) {
             error_text text;
@@ -191,6 +196,31 @@ private:
         if (opened_->domain == nullptr)
             fail(error_text() << "colls: " << name()
                               << " has no protection domain for this process: " << std::strerror(errno));
+    }
+
+    // A port that can be used.
+    struct usable {
+        ibv_context* context;
+        std::string name;
+        int port, gid, worth;
+        ibv_device_attr attributes;
+        ibv_port_attr port_attributes;
+    };
+    static const usable& best_of(const std::vector<usable>& found, const std::string& gpu, const pci_tree& pci) {
+        std::string nearest;
+        if (!gpu.empty()) {
+            const bool has_global =
+                std::any_of(found.begin(), found.end(), [](const usable& u) { return u.worth > 1; });
+            std::vector<std::string> names;
+            for (const usable& u : found)
+                if ((u.worth > 1 || !has_global) && (names.empty() || names.back() != u.name)) names.push_back(u.name);
+            std::size_t taken = 0;
+            nearest = pci.nearest(gpu, names, taken).at(taken);
+        }
+        const usable* best = nullptr;
+        for (const usable& u : found)
+            if ((nearest.empty() || u.name == nearest) && (best == nullptr || u.worth > best->worth)) best = &u;
+        return *best;
     }
 
     // Index of the address by which others are to reach the port, or none. `worth`: 4 the rank's TCP address, 3 another

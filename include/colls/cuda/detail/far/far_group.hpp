@@ -66,6 +66,10 @@ public:
         transports.resize(static_cast<std::size_t>(memory_.layout.channels));
         proxy_ = std::make_unique<proxy>(memory_, std::move(transports), std::move(found), std::move(own_failure));
     }
+    /// See proxy::wake.
+    void wake(bool captured) noexcept {
+        if (proxy_) proxy_->wake(captured);
+    }
     /// See proxy::refuse.
     void refuse(const proxy::notice& n) {
         if (proxy_) proxy_->refuse(n);

@@ -11,8 +11,9 @@
 #include <colls/extend/message_transport.hpp>
 
 #include <sched.h>
-#include <time.h>
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -28,8 +29,22 @@
 
 namespace colls::inline v1::cuda::detail {
 
-/// From its construction to its destruction it moves what kernels post. It polls while something is in flight and for a
-/// millisecond afterwards; then it sleeps, at first for 20 us at a time, later for up to 500.
+/// When the proxy sleeps: nothing has been in flight, and no kernel was launched, for `after` seconds. It then looks
+/// again after a part of the time that has passed so, since a kernel may wait in its stream for long before it posts,
+/// and a graph that is replayed calls no host code.
+struct proxy_naps {
+    double after = 1e-3;
+    double part = 1.0 / 50;
+    double longest = 500e-6, longest_with_graphs = 50e-6;  ///< the second one once a call was captured
+
+    double length(double idle, bool has_graphs) const {
+        const double most = has_graphs ? longest_with_graphs : longest, nap = idle * part;
+        return nap < most ? nap : most;
+    }
+};
+
+/// From its construction to its destruction it moves what kernels post. It polls while something is in flight, and
+/// after each launch; then it naps.
 class proxy {
 public:
     /// Why a rank has given up, or has not made a call: `nothing` where it has made it since.
@@ -43,8 +58,8 @@ public:
     /// said that it gave up. `own_failure`: called by the thread, again and again; true where this rank has given up,
     /// and then it sets why. Throws std::system_error where the thread cannot start.
     proxy(const far_memory& memory, std::vector<std::unique_ptr<extend::message_transport>> transports,
-        std::function<void(const notice&)> found, std::function<bool(notice&)> own_failure)
-        : memory_(memory), found_(std::move(found)), own_failure_(std::move(own_failure)) {
+        std::function<void(const notice&)> found, std::function<bool(notice&)> own_failure, const proxy_naps& naps = {})
+        : memory_(memory), found_(std::move(found)), own_failure_(std::move(own_failure)), naps_(naps) {
         for (auto& t : transports) {
             channels_.push_back(std::make_unique<channel>(*this, std::move(t)));
             channels_.back()->transport->listening = channels_.back().get();
@@ -73,13 +88,29 @@ public:
     /// and tells the others that this rank leaves.
     ~proxy() {
         stop_.store(true, std::memory_order_release);
+        wake(false);
         thread_.join();
+    }
+
+    /// A kernel that may post has been launched, or, `captured`, is part of a graph from now on. Any thread may call
+    /// it.
+    void wake(bool captured) noexcept {
+        if (captured) has_graphs_.store(true, std::memory_order_relaxed);
+        // Sequentially consistent, here and in nap(): either this thread sees that the proxy sleeps, or the proxy,
+        // before it does, sees the new count.
+        wakes_.fetch_add(1, std::memory_order_seq_cst);
+        if (!naps_now_.load(std::memory_order_seq_cst)) return;
+        const std::lock_guard lock(nap_mutex_);
+        ends_nap_.notify_one();
     }
 
     /// Tells the ranks of other hosts that this one has not made a call. Any thread may call it.
     void refuse(const notice& n) {
-        const std::lock_guard lock(mutex_);
-        refusals_.push_back(n);
+        {
+            const std::lock_guard lock(mutex_);
+            refusals_.push_back(n);
+        }
+        wake(false);
     }
 
 private:
@@ -134,28 +165,32 @@ private:
 
     void run() {
         double last = v1::detail::seconds_now();
-        long nap = 20'000;  // ns
         double end = 0;
+        std::uint64_t seen = 0;
         for (;;) {
             const bool ends = stop_.load(std::memory_order_acquire);  // acquire: what the last kernel has posted
-            bool busy = false;
+            const std::uint64_t wakes = wakes_.load(std::memory_order_relaxed);
+            bool busy = wakes != seen;
+            seen = wakes;
             for (std::size_t c = 0; c < channels_.size(); ++c) busy = serve(static_cast<int>(c)) || busy;
             tell();
             const double now = v1::detail::seconds_now();
             if (ends && end == 0) end = now + channels_.front()->transport->linger;
             if (ends && (!busy || now > end)) break;
-            if (busy) {
-                last = now;
-                nap = 20'000;
+            if (busy) last = now;
+            if (ends || now - last < naps_.after)
                 sched_yield();
-            } else if (now - last < 1e-3) {
-                sched_yield();
-            } else {
-                const timespec pause{0, nap};
-                nanosleep(&pause, nullptr);
-                nap = nap < 250'000 ? 2 * nap : 500'000;
-            }
+            else
+                nap(naps_.length(now - last, has_graphs_.load(std::memory_order_relaxed)), seen);
         }
+    }
+    /// Sleeps, until it is woken after the first `seen` times.
+    void nap(double seconds, std::uint64_t seen) {
+        std::unique_lock lock(nap_mutex_);
+        naps_now_.store(true, std::memory_order_seq_cst);
+        ends_nap_.wait_for(lock, std::chrono::duration<double>(seconds),
+            [&] { return wakes_.load(std::memory_order_seq_cst) != seen; });
+        naps_now_.store(false, std::memory_order_relaxed);
     }
 
     /// Moves what the channel has posted. False: nothing is in flight.
@@ -298,6 +333,11 @@ private:
     std::mutex mutex_;
     std::vector<notice> refusals_;  // to be told
     std::atomic<bool> stop_{false};
+    const proxy_naps naps_;
+    std::atomic<bool> has_graphs_{false}, naps_now_{false};
+    std::atomic<std::uint64_t> wakes_{0};
+    std::mutex nap_mutex_;
+    std::condition_variable ends_nap_;
     std::thread thread_;
 };
 

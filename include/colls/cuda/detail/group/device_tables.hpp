@@ -14,6 +14,10 @@ class device_tables {
 public:
     device_tables(int device, std::size_t bytes) : device_(device), stream_(device), memory_(device, bytes) {}
 
+    /// Is there room for up to four more tables of `bytes` bytes together, and then for `reserve` bytes?
+    bool has_room(std::size_t bytes, std::size_t reserve) const {
+        return bytes + 4 * 256 + reserve <= memory_.size() - used_;
+    }
     /// A copy of `data` in device memory, which lives as long as this object. Throws unsupported where the memory does
     /// not suffice.
     template <class T>

@@ -5,11 +5,14 @@
 #pragma once
 
 #include <colls/any_schedule.hpp>
+#include <colls/cuda/detail/automatic.hpp>
 #include <colls/cuda/detail/far/far_group.hpp>
 #include <colls/cuda/detail/group/device_tables.hpp>
 #include <colls/cuda/detail/group/residency.hpp>
 #include <colls/cuda/detail/kernel/kernels.hpp>
+#include <colls/cuda/detail/kernel/stored_steps.hpp>
 #include <colls/cuda/options.hpp>
+#include <colls/detail/group/failure.hpp>
 #include <colls/detail/group/rank_context.hpp>
 #include <colls/detail/support/environment.hpp>
 #include <colls/extend/host_map.hpp>
@@ -19,6 +22,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace colls::inline v1::cuda::detail {
@@ -61,6 +65,13 @@ struct stored_slot_map {
     const std::uint8_t* overwrites = nullptr;
 };
 
+/// What `automatic` has chosen for a call, as a kernel takes it: see stored_schedule.
+struct chosen_schedule {
+    const stored_slot_map* map = nullptr;  ///< null: `direct`
+    const stored_step* steps = nullptr;    ///< of the role, in device memory
+    int role = 0, root = 0;                ///< of the local rank, and of the schedule
+};
+
 struct calls_together;
 
 class local_ranks {
@@ -75,7 +86,10 @@ public:
         int domains = 1;
         check(cudaDeviceGetAttribute(&domains, cudaDevAttrMemSyncDomainCount, device), "cudaDeviceGetAttribute");
         has_memory_domains_ = domains > 1;
-        timeout_ = o.timeout > 0 ? o.timeout : colls::detail::environment::read().timeout;
+        timeout_ = o.timeout > 0 ? o.timeout : env_.timeout;
+        if (env_.verbs) links_.far = link_figures::over_rdma();
+        if (const double* const x = v1::detail::tuned_gpu_links())
+            links_.near.alpha = x[0], links_.near.beta = x[1], links_.far.alpha = x[2], links_.far.beta = x[3];
     }
     local_ranks(const local_ranks&) = delete;
     local_ranks& operator=(const local_ranks&) = delete;
@@ -274,6 +288,39 @@ public:
         maps_.push_back(std::move(m));
         return *maps_.back();
     }
+
+    const link_figures& links() const { return links_; }
+    /// What `automatic` chooses from for calls of C with that root.
+    template <collective C>
+    const gpu_choice& choice_for(int root) {
+        // On one host each schedule is rotated to the root.
+        if (!rooted(C) || !hosts_.known()) root = 0;
+        for (const auto& c : choices_)
+            if (c->what() == C && c->root() == root) return *c;
+        chunk_limits limits{sizes_.channels, options_.chunk_bytes, is_whole() ? 0 : sizes_.scratch_bytes, 0, 0};
+        if (far_) limits.window = far_->memory().layout.window_bytes, limits.pieces = far_->memory().layout.pieces;
+        choices_.push_back(std::make_unique<gpu_choice>(gpu_choice::of<C>(n_, hosts_, root, links_, limits)));
+        return *choices_.back();
+    }
+    /// What a call of `bytes` bytes asks for.
+    gpu_demand demand_of(double bytes) const {
+        return {v1::detail::class_bytes(static_cast<std::size_t>(bytes)), env_.reproducible,
+            v1::detail::forced_schedule(env_.schedule, ranks_.front().rank)};
+    }
+    /// What `automatic` chooses for such a call of C: the same on all ranks. In a group with one local rank.
+    template <collective C>
+    chosen_schedule chosen(double bytes, int root) {
+        const gpu_demand d = demand_of(bytes);
+        for (const known_choice& k : known_choices_)
+            if (k.what == C && k.root == root && k.bytes == d.bytes) return k.taken;
+        const candidate& c = choice_for<C>(root).choose(d);
+        if (env_.debug != v1::detail::debug_level::warn && ranks_.front().rank == 0)
+            v1::detail::say(error_text() << "colls: cuda: " << name_of(C) << " of about "
+                                         << static_cast<std::size_t>(d.bytes) << " bytes: " << c.name);
+        known_choices_.push_back({C, root, d.bytes, stored<C>(c, root)});
+        return known_choices_.back().taken;
+    }
+
     /// A kernel that is loaded on this device.
     struct loaded_kernel {
         const void* function = nullptr;
@@ -314,6 +361,43 @@ public:
     void set_together(calls_together* t) { together_ = t; }
 
 private:
+    /// The tables of a candidate. Where these have no more room, on all ranks alike: `direct`.
+    template <collective C>
+    chosen_schedule stored(const candidate& c, int root) {
+        if (c.name == "direct") return {};
+        const erased_schedule<C> s{c.schedule};
+        chosen_schedule taken;
+        taken.root = s.root(n_);
+        taken.role = rooted(C) ? mod(ranks_.front().rank - root + taken.root, n_) : ranks_.front().rank;
+        for (const auto& k : stored_)
+            if (k->schedule == c.schedule) {
+                taken.map = &k->map;
+                for (const auto& [role, steps] : k->steps)
+                    if (role == taken.role) taken.steps = steps;
+            }
+        const std::size_t all = static_cast<std::size_t>(n_);
+        const std::vector<stored_step> steps = steps_of(s, taken.role, n_);
+        if (taken.map == nullptr) {
+            auto made = std::make_unique<stored_candidate>(stored_candidate{c.schedule, {}, {}});
+            made->map.map = make_slot_map(s, n_);
+            const slot_map& m = made->map.map;
+            if (!tables_.has_room(
+                    m.slots.size() * sizeof(slot_info) + m.overwrites.size() + steps.size() * sizeof(stored_step),
+                    all * all * sizeof(slot_info)))
+                return {};
+            made->map.slots = tables_.copy(m.slots);
+            made->map.overwrites = tables_.copy(m.overwrites);
+            stored_.push_back(std::move(made));
+            taken.map = &stored_.back()->map;
+        }
+        if (taken.steps == nullptr) {
+            if (!tables_.has_room(steps.size() * sizeof(stored_step), all * all * sizeof(slot_info))) return {};
+            taken.steps = tables_.copy(steps);
+            for (const auto& k : stored_)
+                if (&k->map == taken.map) k->steps.push_back({taken.role, taken.steps});
+        }
+        return taken;
+    }
     /// Writes a text and then a word at `at` into the workspace of a local rank. Not if the device cannot: its kernels
     /// read the order all the same.
     void tell(int rank, const char* text, std::uint64_t at, std::uint32_t word) noexcept {
@@ -407,6 +491,23 @@ private:
         return o;
     }
 
+    struct known_choice {
+        collective what;
+        int root;
+        double bytes;
+        chosen_schedule taken;
+    };
+    struct stored_candidate {
+        any_schedule schedule;
+        stored_slot_map map;
+        std::vector<std::pair<int, const stored_step*>> steps;  ///< by role
+    };
+
+    const v1::detail::environment env_ = v1::detail::environment::read();
+    link_figures links_;
+    std::vector<std::unique_ptr<gpu_choice>> choices_;
+    std::vector<std::unique_ptr<stored_candidate>> stored_;
+    std::vector<known_choice> known_choices_;
     const int n_, device_;
     const unsigned born_ = v1::detail::count_forks();
     const options options_;

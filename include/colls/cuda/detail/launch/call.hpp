@@ -7,11 +7,7 @@
 #include <colls/cuda/detail/kernel/rank_order.hpp>
 #include <colls/cuda/detail/launch/launch.hpp>
 #include <colls/family.hpp>
-#include <colls/schedules/circulant.hpp>
 #include <colls/schedules/direct.hpp>
-#include <colls/schedules/hierarchical.hpp>
-#include <colls/schedules/host_hierarchy.hpp>
-#include <colls/schedules/tree.hpp>
 
 #include <algorithm>
 #include <iterator>
@@ -108,6 +104,29 @@ S family_for(const local_ranks& ranks, bool in_kernel) {
     return s;
 }
 
+/// For launch_collective: the schedule, or the family of schedules, S.
+template <collective C, class S>
+auto by_given(local_ranks& ranks) {
+    return [&ranks](double, const auto& go) {
+        go(ranks.map_for(schedule_of<C>(family_for<S>(ranks, false))), schedule_of<C>(family_for<S>(ranks, true)));
+    };
+}
+/// For launch_collective: what `automatic` chooses, directly or as a table of steps.
+template <collective C, class T, class D, class Op, class Epilogue>
+auto by_choice(local_ranks& ranks, int root) {
+    using at_once = schedule_for<direct, C>;
+    using by_steps = stored_schedule<C>;
+    return [&ranks, root](double bytes, const auto& go) {
+        // A kernel that is loaded later would wait for kernels that may wait for this call.
+        for (const void* const kernel : {reinterpret_cast<const void*>(&schedule_kernel<at_once, T, D, Op, Epilogue>),
+                 reinterpret_cast<const void*>(&schedule_kernel<by_steps, T, D, Op, Epilogue>)})
+            ranks.loaded(kernel);
+        const chosen_schedule taken = ranks.template chosen<C>(bytes, root);
+        if (taken.map == nullptr) return go(ranks.map_for(at_once{}), at_once{});
+        go(*taken.map, by_steps{taken.steps, taken.role, taken.map->map.rounds, taken.map->map.ports, taken.root});
+    };
+}
+
 /// Makes the call C by the schedule, or the family of schedules, S.
 template <collective C, class S, class Comm, class In, class Out, class Op, class Epilogue, class Stream, class Counts>
 void make_call_by(Comm& comm, In& in, Out& out, const Op& op, int root, const Epilogue& epilogue, const Stream& stream,
@@ -125,58 +144,48 @@ void make_call_by(Comm& comm, In& in, Out& out, const Op& op, int root, const Ep
             "in a kernel; take direct or one_shot, or mark the operator with colls::commutative(op)");
     launch_or_tell(comm.context(), [&](local_ranks& ranks) {
         const std::vector<rank_buffers> all = buffers_of<Comm>(in, out);
-        launch_collective<schedule_for<S, C>, T, D>(ranks, all, root, schedule_of<C>(family_for<S>(ranks, false)),
-            schedule_of<C>(family_for<S>(ranks, true)), op, epilogue, stream_of(stream),
+        launch_collective<C, T, D>(ranks, all, root, by_given<C, S>(ranks), op, epilogue, stream_of(stream),
             offsets_in(C, ranks.ranks().front().rank, counts, all));
     });
-}
-
-/// What `automatic` takes on several hosts: the first of these that has the collective, directly within each host. The
-/// last one needs hosts of equally many consecutive ranks.
-using by_hosts = host_hierarchy<circulant<>>;
-using rooted_by_hosts = host_hierarchy<tree<2>>;
-using by_equal_hosts = hierarchical<direct, direct>;
-/// Whether S has the collective, and folds in an order that is right for the operator.
-template <collective C, class S, class T, class Op>
-constexpr bool suits() {
-    if constexpr (provides<S, C> && reduces(C))
-        return order_is_right<schedule_for<S, C>, T, Op>;
-    else
-        return provides<S, C>;
 }
 
 template <collective C, class S, class Comm, class In, class Out, class Op, class Epilogue, class Stream,
     class Counts = balanced_blocks>
 void make_call(Comm& comm, In& in, Out& out, const Op& op, int root, const Epilogue& epilogue, const Stream& stream,
     const Counts& counts = {}) {
-    if constexpr (std::is_same_v<S, automatic>) {
-        using T = std::remove_const_t<element_t<Comm, In>>;
-        if constexpr (suits<C, by_hosts, T, Op>()) {
-            if (comm.context().hosts(false).largest() > 1)
-                return make_call<C, by_hosts>(comm, in, out, op, root, epilogue, stream, counts);
-        } else if constexpr (suits<C, rooted_by_hosts, T, Op>()) {
-            if (comm.context().hosts(false).largest() > 1)
-                return make_call<C, rooted_by_hosts>(comm, in, out, op, root, epilogue, stream, counts);
-        } else if constexpr (suits<C, by_equal_hosts, T, Op>()) {
-            if (comm.context().ranks_per_host() > 1)
-                return make_call<C, by_equal_hosts>(comm, in, out, op, root, epilogue, stream, counts);
-        }
-        return make_call<C, direct>(comm, in, out, op, root, epilogue, stream, counts);
-    } else {
+    using T = std::remove_const_t<element_t<Comm, In>>;
+    using D = element_t<Comm, Out>;
+    // Ranks on one device, and operators that do not commute, have one schedule to choose from.
+    if constexpr (!std::is_same_v<S, automatic>) {
         make_call_by<C, S>(comm, in, out, op, root, epilogue, stream, counts);
+    } else if constexpr (Comm::takes_buffer_of_each_rank || !order_is_right<stored_schedule<C>, T, Op>) {
+        make_call_by<C, direct>(comm, in, out, op, root, epilogue, stream, counts);
+    } else {
+        static_assert(std::is_same_v<T, D> || !std::is_same_v<Epilogue, no_epilogue>,
+            "colls: input and output of two types need an epilogue that converts");
+        launch_or_tell(comm.context(), [&](local_ranks& ranks) {
+            const std::vector<rank_buffers> all = buffers_of<Comm>(in, out);
+            launch_collective<C, T, D>(ranks, all, root, by_choice<C, T, D, Op, Epilogue>(ranks, root), op, epilogue,
+                stream_of(stream), offsets_in(C, ranks.ranks().front().rank, counts, all));
+        });
     }
 }
 
 /// A barrier: a call without data.
 template <class S, class Comm, class Stream>
 void make_barrier(Comm& comm, const Stream& stream) {
-    using F = std::conditional_t<std::is_same_v<S, automatic>, direct, S>;
+    constexpr collective what = collective::barrier;
     launch_or_tell(comm.context(), [&](local_ranks& ranks) {
-        launch_collective<schedule_for<F, collective::barrier>, char, char>(ranks,
-            std::vector<rank_buffers>(ranks.ranks().size()), 0,
-            schedule_of<collective::barrier>(family_for<F>(ranks, false)),
-            schedule_of<collective::barrier>(family_for<F>(ranks, true)), no_operator{}, no_epilogue{},
-            stream_of(stream), {});
+        const auto launch = [&](const auto& by) {
+            launch_collective<what, char, char>(ranks, std::vector<rank_buffers>(ranks.ranks().size()), 0, by,
+                no_operator{}, no_epilogue{}, stream_of(stream), {});
+        };
+        if constexpr (!std::is_same_v<S, automatic>)
+            launch(by_given<what, S>(ranks));
+        else if constexpr (Comm::takes_buffer_of_each_rank)
+            launch(by_given<what, direct>(ranks));
+        else
+            launch(by_choice<what, char, char, no_operator, no_epilogue>(ranks, 0));
     });
 }
 

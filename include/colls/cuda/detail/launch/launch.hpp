@@ -20,6 +20,8 @@ struct pending_call {
     virtual ~pending_call() = default;
     /// Takes the other one into the same launch; `channels`: of a rank. False: it needs one of its own.
     virtual bool add(const pending_call& other, int channels) = 0;
+    /// Throws where it would not be launched for lack of room.
+    virtual void check(local_ranks& ranks, cudaStream_t stream) const = 0;
     virtual void launch(local_ranks& ranks, cudaStream_t stream) = 0;
 };
 
@@ -46,6 +48,12 @@ inline void check_stream(local_ranks& ranks, call_name what, cudaStream_t stream
 /// Least bytes of a channel's slice, by a schedule and on the eager path: smaller messages use fewer channels.
 inline constexpr std::size_t least_slice = 16 << 10, least_eager_slice = 2 << 10;
 
+/// Channels for that many bytes, of at least `slice` each.
+inline std::int32_t channels_for(const local_ranks& ranks, std::uint64_t bytes, std::uint64_t slice) {
+    const auto most = static_cast<std::uint64_t>(ranks.sizes().channels);
+    return static_cast<std::int32_t>(std::clamp<std::uint64_t>((bytes + slice - 1) / slice, 1, most));
+}
+
 /// A hash of the types' names: the same in all processes that run the same program.
 template <class... X>
 constexpr std::uint64_t name_hash() {
@@ -62,13 +70,11 @@ constexpr std::uint64_t chunk_elements(std::uint64_t bytes) {
     return (quanta < 1 ? 1 : quanta) * quantum;
 }
 
-/// Launches `kernel` with blocks for `channels` channels of each local rank. Throws unsupported where the device does
-/// not hold them all at once.
-inline void launch_kernel(
-    local_ranks& ranks, call_name what, const void* kernel, int channels, void** arguments, cudaStream_t stream) {
-    const int rank = ranks.ranks().front().rank;
-    const int resident = ranks.loaded(kernel).resident_blocks,
-              blocks = channels * static_cast<int>(ranks.ranks().size());
+/// The share of the device's blocks that `blocks` blocks of a kernel take. Throws unsupported where the device does not
+/// hold them all at once, or not together with the launches in flight that might wait for this one: then nothing is
+/// launched.
+inline double check_fits(local_ranks& ranks, call_name what, const void* kernel, int blocks, cudaStream_t stream) {
+    const int rank = ranks.ranks().front().rank, resident = ranks.loaded(kernel).resident_blocks;
     if (blocks > resident)
         throw error(errc::unsupported,
             (error_text() << "colls: cuda: " << what.text << " needs " << blocks
@@ -76,24 +82,33 @@ inline void launch_kernel(
                           << ": take fewer ranks, or a lower options.channels")
                 .text(),
             rank);
-    const device_guard guard(ranks.device());
     const double share = static_cast<double>(blocks) / resident;
+    const device_guard guard(ranks.device());
     device_residency* const others = ranks.residency();
     const auto fits = others != nullptr ? others->fits(stream, share, &ranks) : device_residency::answer::fits;
-    if (fits != device_residency::answer::fits) {
-        error_text why;
-        why << "colls: cuda: " << what.text << " on rank " << rank;
-        if (fits == device_residency::answer::one_queue)
-            why << " might wait for ever for calls of other groups on other streams, since "
-                   "CUDA_DEVICE_MAX_CONNECTIONS is 1, and all streams of the device share one queue. Wait for those "
-                   "calls, use their stream, or set it to 2 or more";
-        else
-            why << " needs " << blocks << " of the " << resident
-                << " blocks that the device holds, which also has calls of other groups on other streams, so they "
-                   "might wait for each other for ever. Wait for those calls, use their stream, or lower "
-                   "options.channels";
-        throw error(errc::unsupported, why.text(), rank);
-    }
+    if (fits == device_residency::answer::fits) return share;
+    error_text why;
+    why << "colls: cuda: " << what.text << " on rank " << rank;
+    if (fits == device_residency::answer::one_queue)
+        why << " might wait for ever for calls of other groups on other streams, since "
+               "CUDA_DEVICE_MAX_CONNECTIONS is 1, and all streams of the device share one queue. Wait for those "
+               "calls, use their stream, or set it to 2 or more";
+    else
+        why << " needs " << blocks << " of the " << resident
+            << " blocks that the device holds, which also has calls of other groups on other streams, so they "
+               "might wait for each other for ever. Wait for those calls, use their stream, or lower "
+               "options.channels of these groups, now "
+            << ranks.sizes().channels << ", so that they fit the device together";
+    throw error(errc::unsupported, why.text(), rank);
+}
+
+/// Launches `kernel` with blocks for `channels` channels of each local rank. Throws as check_fits does.
+inline void launch_kernel(
+    local_ranks& ranks, call_name what, const void* kernel, int channels, void** arguments, cudaStream_t stream) {
+    const int rank = ranks.ranks().front().rank, blocks = channels * static_cast<int>(ranks.ranks().size());
+    const double share = check_fits(ranks, what, kernel, blocks, stream);
+    const device_guard guard(ranks.device());
+    device_residency* const others = ranks.residency();
     ranks.set_refusal("");
     cudaLaunchAttribute attributes[2] = {};
     unsigned used = 0;
@@ -115,6 +130,7 @@ inline void launch_kernel(
     config.attrs = attributes;
     config.numAttrs = used;
     check(cudaLaunchKernelExC(&config, kernel, arguments), "cudaLaunchKernelExC", rank);
+    if (ranks.far() != nullptr) ranks.far()->wake(is_captured(stream));
     if (others != nullptr) others->launched(stream, share, &ranks);
 }
 
@@ -174,6 +190,8 @@ struct prepared_call final : pending_call {
             a.has_offsets != 0 || next->a.has_offsets != 0 || a.calls == most_calls ||
             (a.calls + 1) * a.rank_count > max_local_ranks || next->a.common.slots != a.common.slots)
             return false;
+        if constexpr (requires { second.steps; })  // a table of steps is that of one root
+            if (second.steps != next->second.steps) return false;
         const int first = channels_used();
         if (first + next->a.parts[0].channels > channels) return false;
         a.parts[a.calls] = next->a.parts[0];
@@ -181,6 +199,9 @@ struct prepared_call final : pending_call {
         std::copy_n(next->a.of, a.rank_count, a.of + a.calls * a.rank_count);
         ++a.calls;
         return true;
+    }
+    void check(local_ranks& ranks, cudaStream_t stream) const override {
+        check_fits(ranks, what, kernel, channels_used() * static_cast<int>(ranks.ranks().size()), stream);
     }
     void launch(local_ranks& ranks, cudaStream_t stream) override {
         for (int i = 0; i < a.calls && a.calls > 1; ++i)
@@ -207,14 +228,34 @@ void issue(local_ranks& ranks, collective what, const void* kernel, const kernel
         together->calls.push_back(std::move(next));
 }
 
+/// Hops of a call on the eager path, with its channels; 0: it goes by a schedule. `longest`: elements of T that a rank
+/// sends to one other.
+template <class T>
+int hops_if_eager(const local_ranks& ranks, collective what, std::uint64_t longest, std::int32_t& channels) {
+    const int n = ranks.size();
+    const options& o = ranks.chosen_options();
+    const std::uint64_t bytes = longest * sizeof(T), room = ranks.sizes().eager_bytes;
+    const bool prefers_two = most_hops(what, n) == 2 && takes_two_hops(bytes, n);
+    for (int hops = prefers_two ? 2 : 1; !ranks.far() && hops <= most_hops(what, n); ++hops) {
+        const std::uint64_t message = eager_message(bytes, n, hops);
+        channels = channels_for(ranks, message, least_eager_slice);
+        const std::uint64_t slice = longest_slice(longest, static_cast<std::uint64_t>(channels)) * sizeof(T);
+        const bool is_short = o.protocol == protocol::eager ||
+                              (o.protocol == protocol::automatic &&
+                                  (message <= o.small_bytes || message * static_cast<std::uint64_t>(n - 1) <=
+                                                                   std::min(o.middle_bytes, eager_limit(n))));
+        if (what == collective::barrier || (is_short && eager_room<T>(slice, n, hops) <= room)) return hops;
+    }
+    return 0;
+}
+
 /// Checks and launches a call of all local ranks. `all`: their buffers, in the order of ranks.ranks(). `offsets`: where
-/// user blocks begin (n + 1 entries); empty: they are balanced. `in_kernel`: the schedule, with tables in device
-/// memory. Throws invalid_argument, unsupported, wrong_schedule, peer_failed, std::bad_alloc.
-template <class Schedule, class T, class D, class Op, class Epilogue>
-void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all, int root, const Schedule& s,
-    const Schedule& in_kernel, const Op& op, const Epilogue& epilogue, cudaStream_t stream,
-    const std::vector<std::uint64_t>& offsets) {
-    constexpr collective what = implemented_by<Schedule>;
+/// user blocks begin (n + 1 entries); empty: they are balanced. `by`: by(bytes, go) calls go(map, schedule) with the
+/// slot map of the schedule for a call of so many bytes, and with that schedule as kernels reach it. Throws
+/// invalid_argument, unsupported, wrong_schedule, peer_failed, std::bad_alloc.
+template <collective what, class T, class D, class By, class Op, class Epilogue>
+void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all, int root, const By& by, const Op& op,
+    const Epilogue& epilogue, cudaStream_t stream, const std::vector<std::uint64_t>& offsets) {
     static_assert(std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T>,
         "colls: elements must be trivially copyable, and default constructible");
     if constexpr (reduces(what))
@@ -270,10 +311,6 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
                 std::max(longest, offsets[static_cast<std::size_t>(b) + 1] - offsets[static_cast<std::size_t>(b)]);
         return longest;
     };
-    const auto channels_for = [&](std::uint64_t bytes, std::uint64_t slice) {
-        const auto most = static_cast<std::uint64_t>(ranks.sizes().channels);
-        return static_cast<std::int32_t>(std::clamp<std::uint64_t>((bytes + slice - 1) / slice, 1, most));
-    };
     const auto set_fingerprint = [&](std::uint64_t h) {
         for (const std::uint64_t x : {h, name_hash<T, D, Op, Epilogue>(), static_cast<std::uint64_t>(what), c.count,
                  static_cast<std::uint64_t>(root), static_cast<std::uint64_t>(c.channels),
@@ -285,68 +322,60 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
     const options& o = ranks.chosen_options();
     // The eager path: if what a rank sends to one other, or to all of them together, is short enough, and has room.
     const int blocks = sends_blocks(what) ? n : 1;
-    const std::uint64_t longest = longest_of(blocks), bytes = longest * sizeof(T), room = ranks.sizes().eager_bytes;
-    const bool prefers_two = most_hops(what, n) == 2 && takes_two_hops(bytes, n);
-    for (int hops = prefers_two ? 2 : 1; !ranks.far() && hops <= most_hops(what, n); ++hops) {
-        const std::uint64_t message = eager_message(bytes, n, hops);
-        c.channels = channels_for(message, least_eager_slice);
-        const std::uint64_t slice = longest_slice(longest, static_cast<std::uint64_t>(c.channels)) * sizeof(T);
-        const bool is_short = o.protocol == protocol::eager ||
-                              (o.protocol == protocol::automatic &&
-                                  (message <= o.small_bytes || message * static_cast<std::uint64_t>(n - 1) <=
-                                                                   std::min(o.middle_bytes, eager_limit(n))));
-        if (what != collective::barrier && (!is_short || eager_room<T>(slice, n, hops) > room)) continue;
+    if (const int hops = hops_if_eager<T>(ranks, what, longest_of(blocks), c.channels); hops != 0) {
         c.user_blocks = blocks;
         c.chunks = hops;
         set_fingerprint(static_cast<std::uint64_t>(hops));
         return issue(ranks, what, reinterpret_cast<const void*>(&eager_kernel<what, T, D, Op, Epilogue>), a, 0, stream);
     }
 
-    const stored_slot_map& m = ranks.map_for(s);
-    c.slots = m.slots;
-    c.overwrites = m.overwrites;
-    c.width = m.map.width;
-    c.keeps_input = m.map.keeps_input;
-    c.user_blocks = m.map.blocks;
+    by(static_cast<double>(c.count * sizeof(T)), [&]<class Schedule>(
+                                                     const stored_slot_map& m, const Schedule& in_kernel) {
+        c.slots = m.slots;
+        c.overwrites = m.overwrites;
+        c.width = m.map.width;
+        c.keeps_input = m.map.keeps_input;
+        c.user_blocks = m.map.blocks;
 
-    // The switch: where the group has multicast memory, which it has if the options allow an order of any kind.
-    if constexpr (what == collective::all_reduce && folds_in_switch<T, Op>) {
-        const void* const kernel = reinterpret_cast<const void*>(&multicast_kernel<T, D, Op, Epilogue>);
-        const multicast_window window = ranks.multicast();
-        if (window.bytes_each != 0 && (o.protocol == protocol::automatic || o.protocol == protocol::multicast) &&
-            ranks.loaded(kernel).ptx_version >= 90) {
-            c.channels = channels_for(c.count * sizeof(T), least_slice);
-            c.chunk = chunk_elements<T>(window.bytes_each);
-            c.chunks =
-                static_cast<std::int32_t>(chunks_needed(c.count, static_cast<std::uint64_t>(c.channels), c.chunk));
-            set_fingerprint(3);
-            return issue(ranks, what, kernel, a, window, stream);
+        // The switch: where the group has multicast memory, which it has if the options allow an order of any kind.
+        if constexpr (what == collective::all_reduce && folds_in_switch<T, Op>) {
+            const void* const kernel = reinterpret_cast<const void*>(&multicast_kernel<T, D, Op, Epilogue>);
+            const multicast_window window = ranks.multicast();
+            if (window.bytes_each != 0 && (o.protocol == protocol::automatic || o.protocol == protocol::multicast) &&
+                ranks.loaded(kernel).ptx_version >= 90) {
+                c.channels = channels_for(ranks, c.count * sizeof(T), least_slice);
+                c.chunk = chunk_elements<T>(window.bytes_each);
+                c.chunks =
+                    static_cast<std::int32_t>(chunks_needed(c.count, static_cast<std::uint64_t>(c.channels), c.chunk));
+                set_fingerprint(3);
+                return issue(ranks, what, kernel, a, window, stream);
+            }
         }
-    }
 
-    c.channels = channels_for(c.count * sizeof(T), least_slice);
-    c.chunk = chunk_elements<T>(ranks.chosen_options().chunk_bytes);
-    if (ranks.far()) c.chunk = std::min(c.chunk, chunk_for_windows(ranks, m.map, sizeof(T)));
-    constexpr bool is_plain = std::is_same_v<Epilogue, no_epilogue> && std::is_same_v<T, D>;
-    constexpr bool stages = reduces(what) && has_leaf<Op, accumulator<T, Op>>;
-    if (m.map.scratch_needed || !is_plain || stages || !ranks.is_whole()) {
-        // Each slot, and if a round may overwrite what it sends its landing slot, has to fit into scratch memory.
-        const std::uint64_t slots = (m.map.scratch_needed ? 2 : 1) * static_cast<std::uint64_t>(c.width);
-        c.chunk = std::min(c.chunk, chunk_within(ranks.sizes().scratch_bytes / slots, sizeof(T)));
-        if (c.chunk == 0)
-            throw error(errc::unsupported,
-                (error_text() << "colls: cuda: " << name_of(what) << " on rank " << rank
-                              << ": options.scratch_bytes has no room for " << static_cast<std::size_t>(slots)
-                              << " slots of " << static_cast<std::size_t>(slot_bytes(quantum, sizeof(T)))
-                              << " bytes: raise it")
-                    .text(),
-                rank);
-    }
-    c.chunks = static_cast<std::int32_t>(
-        chunks_needed(longest_of(c.user_blocks), static_cast<std::uint64_t>(c.channels), c.chunk));
-    set_fingerprint(m.map.fingerprint ^ name_hash<Schedule>());
-    issue(ranks, what, reinterpret_cast<const void*>(&schedule_kernel<Schedule, T, D, Op, Epilogue>), a, in_kernel,
-        stream);
+        c.channels = channels_for(ranks, c.count * sizeof(T), least_slice);
+        c.chunk = chunk_elements<T>(ranks.chosen_options().chunk_bytes);
+        if (ranks.far()) c.chunk = std::min(c.chunk, chunk_for_windows(ranks, m.map, sizeof(T)));
+        constexpr bool is_plain = std::is_same_v<Epilogue, no_epilogue> && std::is_same_v<T, D>;
+        constexpr bool stages = reduces(what) && has_leaf<Op, accumulator<T, Op>>;
+        if (m.map.scratch_needed || !is_plain || stages || !ranks.is_whole()) {
+            // Each slot, and if a round may overwrite what it sends its landing slot, has to fit into scratch memory.
+            const std::uint64_t slots = (m.map.scratch_needed ? 2 : 1) * static_cast<std::uint64_t>(c.width);
+            c.chunk = std::min(c.chunk, chunk_within(ranks.sizes().scratch_bytes / slots, sizeof(T)));
+            if (c.chunk == 0)
+                throw error(errc::unsupported,
+                    (error_text() << "colls: cuda: " << name_of(what) << " on rank " << rank
+                                  << ": options.scratch_bytes has no room for " << static_cast<std::size_t>(slots)
+                                  << " slots of " << static_cast<std::size_t>(slot_bytes(quantum, sizeof(T)))
+                                  << " bytes: raise it")
+                        .text(),
+                    rank);
+        }
+        c.chunks = static_cast<std::int32_t>(
+            chunks_needed(longest_of(c.user_blocks), static_cast<std::uint64_t>(c.channels), c.chunk));
+        set_fingerprint(m.map.fingerprint ^ name_hash<Schedule>());
+        issue(ranks, what, reinterpret_cast<const void*>(&schedule_kernel<Schedule, T, D, Op, Epilogue>), a, in_kernel,
+            stream);
+    });
 }
 
 }  // namespace colls::inline v1::cuda::detail

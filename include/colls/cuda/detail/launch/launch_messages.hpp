@@ -46,11 +46,15 @@ void launch_messages(local_ranks& ranks, call_name what, std::vector<message> se
         refuse(what, rank, why.text());
     }
     check_room(ranks, what, all.list());
+    const void* const kernel = reinterpret_cast<const void*>(&message_kernel<G>);
+    int most = 1;
+    all.for_each_launch([&](const message_list&, int blocks) { most = std::max(most, blocks); });
+    check_fits(ranks, what, kernel, most, stream);
     all.for_each_launch([&](const message_list& list, int blocks) {
         message_arguments a{ranks.handles(), list};
         ranks.tell_regions(a.list.begins);
         void* arguments[] = {&a};
-        launch_kernel(ranks, what, reinterpret_cast<const void*>(&message_kernel<G>), blocks, arguments, stream);
+        launch_kernel(ranks, what, kernel, blocks, arguments, stream);
     });
 }
 

@@ -5,6 +5,7 @@
 
 #include <colls/bootstrap/member_exchange.hpp>
 #include <colls/communicator.hpp>
+#include <colls/net/detail/connection/gpu_of_connections.hpp>
 
 #include <atomic>
 
