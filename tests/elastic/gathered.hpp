@@ -32,6 +32,7 @@ struct ending {
 };
 struct shared {
     std::atomic<int> open{0}, step[8] = {};
+    std::atomic<std::uint64_t> history[256] = {};  ///< of each epoch, a hash of its members
     char handles[most][256] = {};
     ending ended[most];
 };
