@@ -41,11 +41,11 @@ void work(int number, colls::endpoint own, const std::vector<std::string>& doors
             step = m.done_by_all();
             if (m.comm().rank() == 0) std::printf("epoch %d: %d members\n", int(m.epoch()), m.comm().size());
         }
-        // example-end
-        std::fflush(stdout);
         if (number == 1 && m.epoch() == 2) raise(SIGKILL);
     }
     m.leave();
+
+    // example-end
 }
 
 }  // namespace
@@ -53,6 +53,7 @@ void work(int number, colls::endpoint own, const std::vector<std::string>& doors
 int main() {
     auto* const b =
         static_cast<board*>(mmap(nullptr, sizeof(board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    std::setvbuf(stdout, nullptr, _IOLBF, 0);
     std::vector<pid_t> all;
     for (int number = 0; number < processes; ++number)
         if (all.emplace_back(fork()) == 0) {

@@ -6,7 +6,9 @@
 #include "support/says.hpp"
 
 #include <csignal>
+#include <filesystem>
 #include <numeric>
+#include <optional>
 #include <thread>
 
 using namespace gathered;
@@ -215,4 +217,53 @@ TEST_CASE("member: one history, and right results, while processes are killed, c
             }
             CHECK((right > 0 || s.name != shapes[0].name));
         }
+}
+
+TEST_CASE("member: by a folder, one founds the group and others come; one history, also where the majority is lost",
+    "[elastic]") {
+    for (const shape& s : shapes) {
+        std::string name = (std::filesystem::temp_directory_path() / "colls-elastic-XXXXXX").string();
+        REQUIRE(mkdtemp(name.data()) != nullptr);
+        processes all(
+            4, s,
+            [&](process& p) {
+                colls::elastic::folder door(name);
+                const colls::elastic::options how{.min = p.number < 3 ? 3 : 1};
+                if (p.number == 3) process::wait(p.all.step[0], 1);
+                std::optional<member> m;
+                m.emplace(std::move(p.own), door, "job", how);
+                note_epoch(p, *m);
+                if (p.number == 3) {  // all others have been killed
+                    expect(m->comm().size() == 1 && m->epoch() > 3, "it has taken over");
+                    return m->leave();
+                }
+                while (m->comm().size() < 3)
+                    if (step(p, *m), m->update()) note_epoch(p, *m);
+                expect(step(p, *m), "a step of three");
+                if (p.number != 1) raise(SIGKILL);
+                step(p, *m);
+                const std::uint64_t before = m->epoch();
+                // Two of three have died: over messages there is no majority. (min is 3: nobody comes, and it waits.)
+                p.all.step[1] = 1;
+                try {
+                    m->update();
+                } catch (const colls::error& e) {
+                    expect(e.code() == errc::timeout && says(e.what(), "are needed (min)"), e.what());
+                    expect(m->comm().size() == 1 && m->epoch() > before, "it went on alone");
+                    raise(SIGKILL);
+                }
+                expect(false, "three, where two have died");
+            },
+            "3");
+        waitpid(all.pids[0], nullptr, 0);
+        waitpid(all.pids[1], nullptr, 0);
+        waitpid(all.pids[2], nullptr, 0);
+        all.all->step[0] = 1;
+        all.wait();
+        for (int i = 0; i < 4; ++i) {
+            INFO(s.name << ": " << all.text(i));
+            CHECK((i == 3 ? all.of(i).code == 0 : all.of(i).done == 0));
+        }
+        std::filesystem::remove_all(name);
+    }
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <colls/elastic/endpoint.hpp>
+#include <colls/elastic/store.hpp>
 
 #include <cstdint>
 #include <vector>
@@ -44,6 +45,12 @@ public:
     /// a member. Throws colls::error, as join: timeout where it is not admitted, peer_failed where nobody that is
     /// listed is there any more.
     member(endpoint&& own, std::span<const std::string> handles, const options& how = {});
+    /// The same by a store, which has the list of the members under the key `name`, and must outlive this. Where it has
+    /// none yet, or only processes that have ended, this one founds the group alone; others come as newcomers, and
+    /// options::min makes update() wait for them. Each change is written there before update() returns: so of two
+    /// groups of that name at most one goes on. Where a group over messages has lost its majority, the first member
+    /// that replaces the list goes on alone, and the others knock at it.
+    member(endpoint&& own, store& door, std::string_view name, const options& how = {});
     member(member&& other) noexcept : state_(other.state_) { other.state_ = nullptr; }
     member& operator=(member&& other) noexcept {
         state* const mine = state_;

@@ -46,6 +46,12 @@ public:
             if (a.line.socket || !a.gone) return false;
         return true;
     }
+    /// And for certain: nothing listens there, or something else.
+    bool refused() const {
+        for (const attempt& a : attempts_)
+            if (a.line.socket || !a.refused) return false;
+        return true;
+    }
     /// What has become of the attempts: "cannot connect to 10.0.0.3:2000: Connection refused".
     std::string why() const {
         std::string all;
@@ -69,7 +75,7 @@ private:
         address at;
         peer_line line{};
         enum { connecting, challenged, knocked } stage = connecting;
-        bool gone = false;
+        bool gone = false, refused = false;
         std::string why{};
     };
 
@@ -118,7 +124,8 @@ private:
         return r;
     }
     void fail(attempt& a, int code) {
-        a.gone = code == ECONNREFUSED || code == ECONNRESET || code == EPROTO || code == ESTALE;
+        a.refused = code == ECONNREFUSED || code == EPROTO || code == ESTALE;
+        a.gone = a.refused || code == ECONNRESET;
         a.why = code == ESTALE   ? "another endpoint listens at " + text_of(a.at)
                 : code == EPROTO ? "another program listens at " + text_of(a.at)
                                  : text_of(a.at) + ": " + system_text(code);

@@ -5,6 +5,7 @@
 #include <colls/collectives.hpp>
 #include <colls/elastic/detail/admission.hpp>
 #include <colls/elastic/detail/join.hpp>
+#include <colls/elastic/detail/store.hpp>
 #include <colls/elastic/member.hpp>
 #include <colls/operators.hpp>
 
@@ -83,6 +84,9 @@ struct elastic::member::state {
 
     endpoint own;
     options how;
+    store* door = nullptr;             ///< null: none
+    std::string name;                  ///< there
+    std::vector<std::string> records;  ///< what it may have there, as far as these members have written it
     communicator comm;
     std::uint64_t epoch = 0;
     std::vector<std::string> handles, came, gone;  ///< handles: by rank
@@ -117,13 +121,42 @@ struct elastic::member::state {
                 handles = i.handles;
                 place = comm.rank();
                 came.assign(1, own.handle());
-                return;
+                break;
             } catch (const error& x) {
                 if (x.code() == errc::invalid_argument || detail::seconds_now() > until) throw;
                 why = x.what();  // the others have stayed in their group: once more
                 std::erase(doors, own.handle());
             }
         }
+        if (door) records = {door->read(name)};  // that of the epoch before, or this one's
+        write_record();                          // as all members do after a change
+        wait_for_members();
+    }
+
+    /// By the list in the store.
+    [[gnu::cold]] void enter() {
+        for (const double until = detail::seconds_now() + how.timeout;;) {
+            const std::string known = door->read(name);
+            std::vector<std::string> at = members_of(known);
+            const bool mine = std::find(at.begin(), at.end(), own.handle()) != at.end();
+            if (!at.empty() && !mine) try {
+                    return knock(at);
+                } catch (const error& x) {
+                    // Only those that have ended for certain are replaced.
+                    if (x.code() != errc::peer_failed || detail::seconds_now() > until) throw;
+                }
+            if (found_alone(known)) return wait_for_members();
+        }
+    }
+    /// False: the store has another list by now.
+    [[gnu::cold]] bool found_alone(const std::string& known) {
+        const std::uint64_t next = std::strtoull(known.c_str(), nullptr, 10) + 1;
+        const std::vector<std::string> self{own.handle()};
+        if (!door->compare_and_set(name, known, record_of(next, self))) return false;
+        comm = join(own, "alone " + std::to_string(detail::rendezvous::random_id()), self, {.timeout = how.timeout});
+        epoch = next, handles = came = self, place = 0;
+        records = {record_of(epoch, handles)};
+        return true;
     }
 
     /// At a boundary. True: the epoch has changed.
@@ -137,7 +170,7 @@ struct elastic::member::state {
             broken = true;
         }
         const std::vector<std::string> old = handles;
-        change(broken, false);
+        go_on(broken);
         wait_for_members();
         if (epoch == before) return false;
         came = without(handles, old);
@@ -147,7 +180,7 @@ struct elastic::member::state {
     /// Where that fails, the others find this one gone.
     void leave() {
         try {
-            if (news(true)) change(false, true);
+            if (news(true)) change(false, true);  // whoever stays writes it
         } catch (const error&) {}
         attempt = {};
         comm = {};
@@ -180,6 +213,66 @@ private:
         return false;
     }
 
+    static std::string record_of(std::uint64_t epoch, const std::vector<std::string>& members) {
+        std::string text = std::to_string(epoch) + "\n";
+        for (const std::string& h : members) text.append(h).append("\n");
+        return text;
+    }
+    static std::vector<std::string> members_of(std::string_view record) {
+        std::vector<std::string> all;
+        for (bool first = true; !record.empty(); first = false) {
+            const std::size_t end = std::min(record.find('\n'), record.size());
+            if (!first) all.emplace_back(record.substr(0, end));
+            record.remove_prefix(std::min(end + 1, record.size()));
+        }
+        return all;
+    }
+    /// A change. Where no majority is left, the store decides who goes on.
+    [[gnu::cold]] void go_on(bool broken) {
+        try {
+            change_and_write(broken);
+        } catch (const error& x) {
+            if (!shrinking || !door || !comm.context().by_messages || x.code() != errc::peer_failed) throw;
+            const std::string known = door->read(name);
+            const bool ours = std::find(records.begin(), records.end(), known) != records.end();
+            comm = {};
+            attempt = {};
+            if (!ours || !found_alone(known)) enter();
+        }
+    }
+    /// A change, and its record in the store.
+    [[gnu::cold]] void change_and_write(bool broken) {
+        const std::uint64_t before = epoch;
+        change(broken, false);
+        if (epoch != before) write_record();
+    }
+    /// The first member writes the list of the members, if there is a store; all hear whether it could.
+    [[gnu::cold]] void write_record() {
+        for (;;) try {
+                if (door) records.push_back(record_of(epoch, handles));
+                std::uint64_t lost = 0;
+                if (door && comm.rank() == 0) {
+                    // What another one of these members has written, and died, counts like the record before.
+                    const std::string now = door->read(name);
+                    lost = std::find(records.begin(), records.end(), now) == records.end() ||
+                           !door->compare_and_set(name, now, records.back());
+                }
+                all_reduce(comm, std::span(&lost, 1), colls::max);
+                if (lost != 0) refuse_record();
+                if (door) records = {records.back()};
+                return;
+            } catch (const error& x) {
+                if (refused || !may_shrink(x)) throw;
+                change(true, false);
+            }
+    }
+    [[noreturn, gnu::cold]] void refuse_record() {
+        refused = true;
+        throw error(errc::peer_failed,
+            detail::error_text() << "colls: elastic: the store has another list of the members of '" << name
+                                 << "': others go on without this one, which may knock again",
+            comm.rank());
+    }
     /// One change, with what it takes to come to its end. `broken`: the group has to be shrunk first.
     [[gnu::cold]] void change(bool broken, bool leaves) {
         attempt = {};
@@ -328,7 +421,7 @@ private:
                 if (!may_shrink(x)) throw;
                 broken = true;
             }
-            change(broken, false);
+            go_on(broken);
         }
     }
 
@@ -340,6 +433,7 @@ private:
         endpoints::knock k;
         e.text.copy(k.own, handle::most_text);
         std::vector<std::unique_ptr<call_at>> calls;
+        std::vector<handle> listed;
         std::string why;
         for (const std::string& text : doors) {
             const char* wrong = "";
@@ -348,6 +442,7 @@ private:
                 throw error(errc::invalid_argument,
                     error_text() << "colls: elastic: '" << std::string_view(text).substr(0, 60) << "' " << wrong);
             calls.push_back(std::make_unique<call_at>(*h, k, e.token));
+            listed.push_back(*h);
         }
         for (poll_set p;; p.wait(until)) {
             for (auto& c : calls) {
@@ -360,14 +455,16 @@ private:
                     c.reset();
                 } else if (c->over()) {
                     why = c->why();
+                    const bool again = !c->refused();  // a connection may have failed, and the process be there
+                    const auto at = static_cast<std::size_t>(&c - calls.data());
                     c.reset();
+                    if (again) c = std::make_unique<call_at>(listed[at], k, e.token);
                 } else {
                     c->watch(p);
                 }
             }
-            std::erase(calls, nullptr);
             const bool late = seconds_now() > until;
-            if (!calls.empty() && !late) continue;
+            if (std::any_of(calls.begin(), calls.end(), [](auto& c) { return c != nullptr; }) && !late) continue;
             error_text text;
             text << "colls: elastic: ";
             if (late)
@@ -386,6 +483,7 @@ private:
         std::vector<std::string> handles{};
         std::uint64_t epoch = 0;
     } attempt;               // to admit newcomers
+    bool refused = false;    // the store has another list
     bool shrinking = false;  // an error is that of comm.shrink()
 };
 
@@ -398,6 +496,14 @@ private:
         s->found(handles);
     else
         s->knock(handles);
+    state_ = s.release();
+}
+[[gnu::cold]] COLLS_INLINE elastic::member::member(
+    endpoint&& own, store& door, std::string_view name, const options& how) {
+    auto s = std::make_unique<state>(std::move(own), how);
+    s->door = &door;
+    s->name = name;
+    s->enter();
     state_ = s.release();
 }
 COLLS_INLINE elastic::member::~member() { delete state_; }
