@@ -200,7 +200,10 @@ private:
     /// Has a member anything to say? Its `done`, too.
     bool news(bool leaves) {
         endpoint::state& e = own.opened();
-        e.serve();
+        if (const double now = detail::seconds_now(); now > served_at + 1e-3) {  // steps may be short
+            e.serve();
+            served_at = now;
+        }
         std::uint64_t all[3] = {leaves || wants(e) ? 1u : 0u, done, ~done};
         all_reduce(comm, std::span(all), colls::max);
         done_by_any = all[1], done_by_all = ~all[2];
@@ -484,6 +487,7 @@ private:
         std::uint64_t epoch = 0;
     } attempt;               // to admit newcomers
     bool refused = false;    // the store has another list
+    double served_at = 0;    // when it has looked who knocks
     bool shrinking = false;  // an error is that of comm.shrink()
 };
 
