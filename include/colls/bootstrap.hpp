@@ -14,6 +14,10 @@ struct bootstrap_options {
     /// Interface (eth0) or own address for TCP connections to other hosts. Empty: COLLS_INTERFACE says it; where that
     /// is not set either, the first interface with an address that is neither loopback nor link-local.
     std::string_view interface_name = {};
+    /// Seconds for each wait while the group is formed. 0: COLLS_TIMEOUT, as in its calls.
+    double timeout = 0;
+    /// Shared memory that no other process maps, and that ends with the group: not that of an earlier group.
+    bool own_memory = false;
 };
 
 /// Forms a group of `size` processes, of which this is rank `rank`. Nothing is needed of other processes, so it may be

@@ -14,6 +14,9 @@ public:
     /// for as many times the group's size. Every member calls it with the same `bytes`, at most 64, and as often. It
     /// returns when all have called it, and reports an error by an exception, which bootstrap lets through.
     virtual void all_gather(const void* own, std::size_t bytes, void* all) = 0;
+    /// Called again and again while this member waits for others outside of an exchange. May report, by an exception,
+    /// that one of them has failed; it does not wait.
+    virtual void check() {}
 };
 
 /// A store that all members reach, such as c10d's TCPStore, etcd, PMI, or a folder. Implement it over what they have.

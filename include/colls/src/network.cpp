@@ -4,5 +4,6 @@
 #define COLLS_SEPARATE
 #endif
 #define COLLS_SEPARATE_SOURCE
+#include <colls/elastic/detail/member.hpp>
 #include <colls/messages/detail/messaging_backend.hpp>
 #include <colls/net/detail/forming/bootstrap.hpp>

@@ -51,6 +51,7 @@ struct member_address {
     m.rank = rank;
     m.size = static_cast<int>(all.size());
     m.group = all[0].group;
+    m.exchange = &exchange;
     member_address own;
     std::string why;
     try {
@@ -100,12 +101,13 @@ struct member_address {
     if (size < 1 || rank < 0 || rank >= size)
         throw error(errc::invalid_argument,
             error_text() << "colls: rank " << rank << " is out of range for a group of " << size << " ranks");
-    const environment env = environment::read();
+    environment env = environment::read();
+    if (how.timeout > 0) env.timeout = how.timeout;
     processes::detail::dump_on_signal();
     const std::vector<member_record> all = meet_members(exchange, rank, size, env, env.tcp);
     communicator comm;
     std::string why;
-    if (all_on_one_host(all) && !env.tcp) comm = group_of_host(exchange, rank, all, env, why);
+    if (all_on_one_host(all) && !env.tcp) comm = group_of_host(exchange, rank, all, env, why, !how.own_memory);
     if (comm.size() == 0) {
         if (!why.empty() && env.debug != debug_level::warn)
             say(error_text() << "colls: rank " << rank << ": no shared memory, so TCP: " << why);

@@ -87,9 +87,10 @@ inline bool all_on_one_host(const std::vector<member_record>& all) {
 }
 
 /// The group, all of whose members are on one host. Of no group, on all ranks alike, where one of them cannot have the
-/// memory; `why` says the reason on the rank that has it.
+/// memory; `why` says the reason on the rank that has it. `keeps`: it may be memory of an earlier group, and is kept
+/// for later ones.
 [[gnu::cold]] inline communicator group_of_host(member_exchange& exchange, int rank,
-    const std::vector<member_record>& all, const environment& env, std::string& why) {
+    const std::vector<member_record>& all, const environment& env, std::string& why, bool keeps = true) {
     using namespace processes::detail;
     const int n = static_cast<int>(all.size());
     std::vector<pid_t> processes;
@@ -102,7 +103,8 @@ inline bool all_on_one_host(const std::vector<member_record>& all) {
     struct offer {
         std::uint64_t arena, place;
     } own{};
-    std::shared_ptr<arena> a = kept_arenas::of_process().with(processes);
+    std::shared_ptr<arena> a;
+    if (keeps) a = kept_arenas::of_process().with(processes);
     const std::vector<int> ranks = a ? kept_arenas::ranks_of(*a, processes) : std::vector<int>();
     if (ranks.empty()) a.reset();  // a member has died meanwhile
     std::shared_ptr<processes_group> whole;
@@ -133,6 +135,7 @@ inline bool all_on_one_host(const std::vector<member_record>& all) {
     const std::uint64_t number = all[0].group;
     const std::vector<watched_process> watched(processes.begin(), processes.end());
     const auto check = [&] {
+        exchange.check();
         for (int r = 0; r < n; ++r)
             if (watched[static_cast<std::size_t>(r)].ended())
                 throw_of_rank(rank, errc::peer_failed,
@@ -152,7 +155,7 @@ inline bool all_on_one_host(const std::vector<member_record>& all) {
     a->become_rank(rank);
     a->check_others = check;
     communicator comm = whole_group(a, env);
-    if (!kept_arenas::ranks_of(*a, processes).empty()) kept_arenas::of_process().keep(a);
+    if (keeps && !kept_arenas::ranks_of(*a, processes).empty()) kept_arenas::of_process().keep(a);
     return comm;
 }
 

@@ -2,6 +2,7 @@
 // IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 
+#include <colls/bootstrap/member_exchange.hpp>
 #include <colls/detail/support/host.hpp>
 #include <colls/net/detail/forming/forming_line.hpp>
 #include <colls/net/detail/forming/interfaces.hpp>
@@ -16,10 +17,17 @@ namespace colls::inline v1::detail {
 /// The result of a rendezvous.
 struct meeting {
     int rank = 0, size = 1;
-    std::uint64_t group = 0;      ///< a random number that rank 0 has made
-    std::vector<member> members;  ///< by rank
-    descriptor listening;         ///< this rank's own socket, at members[rank].at
-    forming_line line{};          ///< to the others, until the group is formed
+    std::uint64_t group = 0;              ///< a random number that rank 0 has made
+    std::vector<member> members;          ///< by rank
+    descriptor listening;                 ///< this rank's own socket, at members[rank].at
+    forming_line line{};                  ///< to the others, until the group is formed
+    member_exchange* exchange = nullptr;  ///< likewise, of a bootstrap
+
+    /// Throws where another member has failed.
+    void check() {
+        line.check();
+        if (exchange) exchange->check();
+    }
 };
 
 namespace rendezvous {

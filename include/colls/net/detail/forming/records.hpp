@@ -49,7 +49,8 @@ inline constexpr std::uint32_t library_version =
     COLLS_VERSION_MAJOR << 20 | COLLS_VERSION_MINOR << 10 | COLLS_VERSION_PATCH;
 inline constexpr std::size_t prefix_bytes = 16, member_bytes = 52;
 
-enum class record_kind : unsigned char { challenge = 'c', hello = 'h', reply = 'r' };
+/// A knock is a hello at an endpoint (elastic/detail/knock.hpp).
+enum class record_kind : unsigned char { challenge = 'c', hello = 'h', reply = 'r', knock = 'k' };
 
 // Each record gives an encoder or a decoder its fields, in the order in which they travel (`pass`), and says whether
 // their values are those of a record (`sound`).
@@ -61,7 +62,8 @@ struct prefix {
 
     static void pass(auto& p, auto& archive) { archive(p.kind, p.protocol, p.library); }
     bool sound() const {
-        return kind == record_kind::challenge || kind == record_kind::hello || kind == record_kind::reply;
+        return kind == record_kind::challenge || kind == record_kind::hello || kind == record_kind::reply ||
+               kind == record_kind::knock;
     }
 };
 inline constexpr char magic[8] = "colls:\n";
@@ -99,9 +101,10 @@ enum class verdict : std::uint32_t {
     rank_out_of_range,
     rank_taken,
     other_size,
-    broken,  ///< rank 0 has given up at its deadline; the text says what it waited for
-    failed,  ///< a rank cannot take part, or has ended; the text says which, and why
-    formed   ///< a rank has come to the next step (see forming_line)
+    broken,         ///< rank 0 has given up at its deadline; the text says what it waited for
+    failed,         ///< a rank cannot take part, or has ended; the text says which, and why
+    formed,         ///< a rank has come to the next step (see forming_line)
+    other_endpoint  ///< the knock was for an endpoint that does not listen here (any more)
 };
 
 struct reply {
@@ -115,7 +118,7 @@ struct reply {
     digest proof{};
 
     static void pass(auto& a, auto& archive) { archive(a.what, a.size, a.group, a.text, a.proof); }
-    bool sound() const { return what >= verdict::accepted && what <= verdict::formed && size >= 1; }
+    bool sound() const { return what >= verdict::accepted && what <= verdict::other_endpoint && size >= 1; }
 };
 /// Sets a reply's text, as far as there is room.
 inline void set_text(reply& a, std::string_view text) {

@@ -40,7 +40,7 @@ namespace detail {
                          << (memory_alone   ? ""
                                 : env.verbs ? "RDMA"
                                             : "TCP"));
-    const auto check = [&m] { m.line.check(); };
+    const auto check = [&m] { m.check(); };
     if (memory_alone) return whole_group(host_memory(m.group, m.rank, here, env.timeout, check), env);
     std::shared_ptr<arena> memory;
     if (by_memory) {

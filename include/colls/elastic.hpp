@@ -1,0 +1,10 @@
+// Groups whose members come and go. An endpoint is where other processes reach this one; `join` makes a group from a
+// list of endpoints' handles, whoever has made the list; elastic::member lets the members of a group agree on the list.
+#pragma once
+
+#include <colls/elastic/endpoint.hpp>
+#include <colls/elastic/member.hpp>
+
+#ifndef COLLS_SEPARATE
+#include <colls/elastic/detail/member.hpp>
+#endif

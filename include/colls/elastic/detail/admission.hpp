@@ -1,0 +1,49 @@
+// How the members of a group go over to another one, all of them or none, whoever dies meanwhile: the decision of each
+// member, without its calls.
+//
+// The old group S goes on to exist until the new one, N, has been confirmed. N has members of S, and newcomers.
+//   join     the members of N try to form it
+//   vote     the members of S: has it been formed? Who hears "yes" has decided for N
+//   confirm  the members of N: who returns from it knows that all of S have decided, and leaves S
+//   settle   after an error in one of the last two: the living members of S agree, by its shrink, on who they are, and
+//            tell each other whether one has decided. If none has, they stay in what is left of S
+//   spread   else all of these have decided, and meet once more in what is left of S: who returns from that knows it,
+//            and goes over to N, which is then shrunk; after an error they settle again
+// Whoever has not decided finds all living ones that have in `settle`, since nobody leaves S before all have decided.
+// So no two members end differently. A newcomer that has not confirmed is no member, and a member that leaves with the
+// change goes after the vote, whatever it was. Over messages, where a shrink needs a majority of S, one that has
+// decided may find the others gone, since they have confirmed: then it goes over.
+// IWYU pragma: private, include <colls/elastic.hpp>
+#pragma once
+
+namespace colls::inline v1::detail::endpoints {
+
+class admission {
+public:
+    enum class next { vote, confirm, settle, stay, spread, go_over, go_over_and_shrink, fail };
+
+    next joined() const { return next::vote; }
+    next voted(bool formed) {
+        decided_ = formed;
+        return formed ? next::confirm : next::stay;
+    }
+    next vote_failed() const { return next::settle; }
+    next confirmed() const { return next::go_over; }
+    next confirm_failed() const { return next::settle; }
+    /// What this member tells the others of S.
+    bool has_decided() const { return decided_; }
+    next settled(bool one_has_decided) {
+        decided_ = one_has_decided;
+        return one_has_decided ? next::spread : next::stay;
+    }
+    next spread() const { return next::go_over_and_shrink; }
+    /// In spread, or in what settle tells. The shrink comes first again.
+    next settle_failed() const { return next::settle; }
+    /// The shrink of S was refused, since too few of S are left there.
+    next no_majority() const { return decided_ ? next::go_over_and_shrink : next::fail; }
+
+private:
+    bool decided_ = false;
+};
+
+}  // namespace colls::inline v1::detail::endpoints

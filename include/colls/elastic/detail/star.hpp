@@ -1,0 +1,495 @@
+// How the processes of a list meet, and exchange what the forming of their group needs: each of them connects to the
+// first one, the leader.
+//
+// While one has not come, the leader knocks at its endpoint, and so hears at once when its process ends; where the
+// other one leads as well, since it has another list, it refuses. A member hears from its own connection that the
+// leader has ended. Whoever gives up tells the leader why, and the leader tells all.
+//
+// What travels after a knock: replies (records.hpp), and the bytes of exchanges, each behind a byte 'd'.
+// IWYU pragma: private, include <colls/elastic.hpp>
+#pragma once
+
+#include <colls/bootstrap/member_exchange.hpp>
+#include <colls/elastic/detail/call_at.hpp>
+
+#include <unordered_map>
+
+namespace colls::inline v1::detail::endpoints {
+
+/// The handles of a join, as this process was given them.
+struct join_list {
+    std::vector<handle> members;
+    int own = none;
+    digest in_order{};
+    std::uint64_t set = 0;  ///< a hash that does not depend on the order
+
+    int size() const { return static_cast<int>(members.size()); }
+    const handle& at(int i) const { return members[static_cast<std::size_t>(i)]; }
+    /// "position 2 of the list (process 7 at 10.0.0.3:2000)".
+    std::string name(int i) const { return "position " + std::to_string(i) + " of the list (" + at(i).place() + ")"; }
+};
+
+[[noreturn, gnu::cold]] inline void refuse_join(std::string_view uuid, const error_text& why, int peer = none) {
+    throw error(
+        errc::invalid_argument, error_text() << "colls: join '" << uuid.substr(0, 60) << "': " << why, none, peer);
+}
+
+/// Throws invalid_argument.
+[[gnu::cold]] inline join_list read_list(
+    const handle& own, std::string_view uuid, std::span<const std::string> handles) {
+    if (handles.empty()) refuse_join(uuid, error_text() << "the list of handles is empty");
+    join_list l;
+    sha256 sum;
+    struct by_bytes {
+        std::size_t operator()(const endpoint_name& n) const {
+            std::size_t hash;
+            std::memcpy(&hash, n.data(), sizeof hash);  // it is random
+            return hash;
+        }
+    };
+    std::unordered_map<endpoint_name, int, by_bytes> found;
+    for (const std::string& text : handles) {
+        const int i = l.size();
+        const char* why = "";
+        auto h = parse_handle(text, why);
+        if (!h)
+            refuse_join(uuid,
+                error_text() << "position " << i << " of the list " << why << ": '"
+                             << std::string_view(text).substr(0, 60) << "'",
+                i);
+        if (const auto [before, is_new] = found.emplace(h->name, i); !is_new)
+            refuse_join(uuid,
+                error_text() << "positions " << before->second << " and " << i << " of the list are the same handle ("
+                             << h->place() << ")",
+                i);
+        if (h->name == own.name) {
+            if (text != own.text())
+                refuse_join(
+                    uuid, error_text() << "position " << i << " of the list is this endpoint's handle, changed", i);
+            l.own = i;
+        }
+        sum.add(std::as_bytes(std::span(text))).add(std::as_bytes(std::span("\n", 1)));
+        std::uint64_t hash = hash_mix(0, h->host);
+        for (const std::byte b : h->name) hash = hash_mix(std::to_integer<std::uint64_t>(b), hash);
+        l.set += hash;
+        l.members.push_back(std::move(*h));
+    }
+    if (l.own == none)
+        refuse_join(uuid, error_text() << "this endpoint's own handle is not among the " << l.size() << " of the list ("
+                                       << own.place() << ")");
+    l.in_order = sum.finish();
+    return l;
+}
+
+class star final : public member_exchange {
+public:
+    star(endpoint::state& e, std::string_view uuid, const join_list& list, double timeout)
+        : e_(e), uuid_(uuid), list_(list), timeout_(timeout), until_(seconds_now() + timeout) {
+        said_.group = e.joining = number_of_group(uuid);
+        e.use(said_.group);
+        said_.list = list.in_order, said_.set = list.set;
+        said_.position = list.own, said_.size = list.size();
+        e.text.copy(said_.own, handle::most_text);
+        lines_.resize(list.members.size());
+    }
+    star(const star&) = delete;
+    star& operator=(const star&) = delete;
+    /// Those that come later, or twice, are refused.
+    ~star() override {
+        e_.joining = {};
+        for (visitor& v : take_visitors())
+            v.line.send(refusal(errc::peer_failed, none, "its attempt with that uuid has ended"), e_.token);
+    }
+
+    /// Returns when all have come. Throws colls::error.
+    [[gnu::cold]] void meet() {
+        if (list_.size() == 1) return;
+        leads() ? gather() : go();
+    }
+    double seconds_left() const { return std::max(until_ - seconds_now(), 0.1); }
+
+    [[gnu::cold]] void all_gather(const void* own, std::size_t bytes, void* all) override {
+        const auto n = static_cast<std::size_t>(list_.size());
+        const auto to = static_cast<std::byte*>(all);
+        if (over_) throw *over_;
+        std::memcpy(to + static_cast<std::size_t>(list_.own) * bytes, own, bytes);
+        if (n == 1) return;
+        std::vector<std::byte> message(1 + (leads() ? n : 1) * bytes, data_mark);
+        if (!leads()) {
+            std::memcpy(message.data() + 1, own, bytes);
+            send(0, message);
+        }
+        // Each line that has something to say, in any order.
+        std::vector<char> heard(n, 0);
+        heard[static_cast<std::size_t>(list_.own)] = 1;
+        if (!leads()) heard.assign(n, 1), heard[0] = 0;
+        const std::size_t wanted = leads() ? bytes : n * bytes;
+        for (poll_set p;; p.wait(until_)) {
+            int missing = none;
+            for (std::size_t i = 0; i < n; ++i)
+                if (!heard[i]) {
+                    if (hear_data(static_cast<int>(i), leads() ? to + i * bytes : to, wanted)) {
+                        heard[i] = 1;
+                        continue;
+                    }
+                    missing = static_cast<int>(i);
+                    p.add(lines_[i].fd(), POLLIN);
+                } else if (leads() && static_cast<int>(i) != list_.own) {
+                    hear_failure(static_cast<int>(i));
+                }
+            if (missing == none) break;
+            if (seconds_now() > until_)
+                fail(errc::timeout, missing,
+                    error_text() << list_.name(missing) << " has not formed the group with the others within "
+                                 << timeout_ << " s: is it stopped?");
+        }
+        if (!leads()) return;
+        std::memcpy(message.data() + 1, all, n * bytes);
+        for (int i = 1; i < list_.size(); ++i) send(i, message);
+    }
+
+    void check() override {
+        if (over_) throw *over_;
+        const double now = seconds_now();
+        if (now < looked_at_ + 1e-3) return;
+        looked_at_ = now;
+        for (int i = 0; i < list_.size(); ++i)
+            if (line(i).socket) hear_failure(i);
+    }
+    /// Throws if another one has said why it has given up, or does within a moment: for a process to which that one
+    /// seems to have ended.
+    void look_for_cause() {
+        for (const double until = seconds_now() + 0.3; !told_ && seconds_now() < until; check()) poll(nullptr, 0, 1);
+    }
+
+    /// This process cannot take part: the others hear why. Does nothing where they know already.
+    [[gnu::cold]] void tell(errc code, int about, std::string_view why) {
+        if (std::exchange(told_, true)) return;
+        if (why.starts_with("colls: ")) why.remove_prefix(7);
+        e_.last = said_.group, e_.last_end = why.substr(0, 160);
+        const rendezvous::reply a = refusal(code, about, why);
+        for (std::size_t i = 0; i < lines_.size(); ++i)
+            if (lines_[i].socket) lines_[i].send(a, e_.token);
+        // Those that have not come, and wait, are told, too.
+        for (visitor& v : take_visitors()) v.line.send(a, e_.token);
+        for (watched& w : watches_) w.call.reset();
+        drain();
+    }
+    /// Says that it is about this join, and tells the others.
+    [[noreturn, gnu::cold]] void fail(errc code, int about, const error_text& why) {
+        tell(code, about, why.text());
+        throw_of(code, about, why);
+    }
+    [[noreturn, gnu::cold]] void throw_of(errc code, int about, const error_text& why) {
+        over_.emplace(code, error_text() << "colls: join '" << uuid_.substr(0, 60) << "': " << why, list_.own, about);
+        throw *over_;
+    }
+
+private:
+    static constexpr std::byte data_mark{'d'};
+    static constexpr double patience = 0.05;        // seconds after which the leader looks whether a member is alive
+    static constexpr double report_interval = 0.1;  // between two replies that name those that are missing
+
+    struct watched {
+        std::optional<call_at> call{};
+        peer_line line{};
+        bool met = false;
+    };
+
+    bool leads() const { return list_.own == 0; }
+
+    // The leader.
+    [[gnu::cold]] void gather() {
+        watches_.resize(lines_.size());
+        const double began = seconds_now();
+        double reported_at = began;
+        bool changed = true;
+        for (poll_set p;; p.wait(until_)) {
+            e_.serve();
+            for (visitor& v : take_visitors()) {
+                welcome(v);
+                changed = true;
+            }
+            int missing = 0;
+            for (int i = 1; i < list_.size(); ++i)
+                if (line(i).socket)
+                    hear_failure(i), p.add(line(i).fd(), POLLIN);
+                else
+                    ++missing, look_for(i, began, p);
+            if (missing == 0) break;
+            const double now = seconds_now();
+            if (now > until_) fail_missing();
+            if (changed && now > reported_at + report_interval) {
+                changed = false, reported_at = now;
+                for (int i = 1; i < list_.size(); ++i)
+                    if (line(i).socket) say(i, rendezvous::verdict::waiting, names_missing().c_str(), first_missing());
+            }
+            e_.watch(p);
+        }
+        watches_.clear();
+        for (int i = 1; i < list_.size(); ++i) say(i, rendezvous::verdict::complete, "");
+    }
+    [[gnu::cold]] void welcome(visitor& v) {
+        const int i = v.said.position;
+        check_list(v);
+        if (i == 0 || list_.at(i).name != v.own.name)
+            fail(errc::mismatch, i,
+                error_text() << v.own.place() << " has come as position " << i << " of the list, which is "
+                             << list_.at(i).place());
+        if (line(i).socket) {
+            error_text text;
+            text << list_.name(i) << " has come twice: do two processes use one handle?";
+            v.line.send(refusal(errc::invalid_argument, i, text.text()), e_.token);
+            return;
+        }
+        line(i) = std::move(v.line);
+        watches_[static_cast<std::size_t>(i)].call.reset();
+        say(i, rendezvous::verdict::accepted, names_missing().c_str(), first_missing());
+    }
+    /// Throws where the visitor has another list for this group.
+    [[gnu::cold]] void check_list(visitor& v) {
+        if (v.said.list == list_.in_order) return;
+        error_text text;
+        text << "the lists differ: that of " << v.own.place();
+        if (v.said.set == list_.set && v.said.size == list_.size())
+            text << " has the same handles as that of " << list_.at(list_.own).place() << ", in another order";
+        else
+            text << " has " << v.said.size << (v.said.size == 1 ? " handle" : " handles") << ", that of "
+                 << list_.at(list_.own).place() << " has " << list_.size()
+                 << (v.said.size == list_.size() ? " others" : "");
+        text << ": all must call join with the same list";
+        v.line.send(refusal(errc::mismatch, none, text.text()), e_.token);
+        fail(errc::mismatch, none, text);
+    }
+    /// A member that has not come: is its process there?
+    [[gnu::cold]] void look_for(int i, double began, poll_set& p) {
+        watched& w = watches_[static_cast<std::size_t>(i)];
+        if (seconds_now() < began + patience) return;
+        if (!w.call && !w.met) w.call.emplace(list_.at(i), said_, e_.token);
+        if (!w.call) {
+            // It was there and has this list, and now comes. Or ends: then its connection does, too.
+            if (w.line.in.read(w.line.fd(), 1) == arriving::not_yet) return p.add(w.line.fd(), POLLIN);
+            w.met = false;
+            return;
+        }
+        if (const auto a = w.call->step()) {
+            if (a->what == rendezvous::verdict::accepted) {
+                w.line = w.call->take();
+                w.met = true;
+                w.call.reset();
+                return;
+            }
+            if (a->what == rendezvous::verdict::broken)
+                fail(errc::peer_failed, i, error_text() << list_.name(i) << " does not come: " << a->text);
+            fail(code_of(*a), i, error_text() << list_.name(i) << " has refused: " << a->text);
+        }
+        if (w.call->over() && w.call->gone())
+            fail(errc::peer_failed, i,
+                error_text() << list_.name(i) << " is not there any more: " << w.call->why()
+                             << ": has the process ended?");
+        w.call->watch(p);
+    }
+    [[noreturn, gnu::cold]] void fail_missing() {
+        const int first = first_missing();
+        int count = 0;
+        for (int i = 1; i < list_.size(); ++i) count += !line(i).socket;
+        const watched& w = watches_[static_cast<std::size_t>(first)];
+        error_text text;
+        text << list_.name(first) << " has not come within " << timeout_ << " s: ";
+        if (!w.call)
+            text << "it was on its way";
+        else
+            text << (w.call->reached() ? "its endpoint is there, but has it called join with this uuid and list?"
+                                       : "it is not reached: ");
+        if (w.call && !w.call->reached()) text << w.call->why();
+        if (count > 1) text << "; nor have " << count - 1 << " others: " << names_missing();
+        if (!e_.refused.empty()) text << ". Refused: " << e_.refused;
+        fail(errc::timeout, first, text);
+    }
+    int first_missing() const {
+        for (int i = 1; i < list_.size(); ++i)
+            if (!lines_[static_cast<std::size_t>(i)].socket) return i;
+        return none;
+    }
+    /// "positions 2, 5-7", shortened if they are many.
+    std::string names_missing() const {
+        std::string text;
+        int parts = 0;
+        const auto is = [&](int i) { return i < list_.size() && !lines_[static_cast<std::size_t>(i)].socket; };
+        for (int i = 1; i < list_.size(); ++i) {
+            if (!is(i)) continue;
+            const int begin = i;
+            while (is(i + 1)) ++i;
+            if (parts++ == 10) return text + ", ...";
+            text.append(text.empty() ? "" : ", ").append(std::to_string(begin));
+            if (i > begin) text.append(i > begin + 1 ? "-" : ", ").append(std::to_string(i));
+        }
+        return (parts == 1 && text.find_first_of(",-") == text.npos ? "position " : "positions ") + text;
+    }
+
+    // The others.
+    [[gnu::cold]] void go() {
+        call_at call(list_.at(0), said_, e_.token);
+        bool complete = false;
+        for (poll_set p; !complete; p.wait(until_)) {
+            e_.serve();
+            for (visitor& v : take_visitors()) {
+                check_list(v);
+                v.line.send(answer(rendezvous::verdict::accepted, ""), e_.token);
+                knocked_.push_back(std::move(v.line));  // the leader's: it hears by it that this process ends
+            }
+            if (!line(0).socket) {
+                if (const auto a = call.step()) {
+                    line(0) = call.take();
+                    hear(*a);
+                } else if (call.over() && call.gone()) {
+                    fail(errc::peer_failed, 0,
+                        error_text() << list_.name(0) << " is not there any more: " << call.why()
+                                     << ": has the process ended?");
+                } else {
+                    call.watch(p);
+                }
+            }
+            while (line(0).socket && !complete)
+                if (const auto a = read_reply(0)) {
+                    complete = a->what == rendezvous::verdict::complete;
+                    if (!complete) hear(*a);
+                } else {
+                    p.add(line(0).fd(), POLLIN);
+                    break;
+                }
+            if (complete) break;
+            // The leader knows more of those that are missing, and its deadline is perhaps a little later.
+            if (seconds_now() > until_ + (line(0).socket ? std::min(timeout_ / 4, 1.0) : 0)) {
+                error_text text;
+                if (line(0).socket && missing_ > 0 && missing_ < list_.size())
+                    fail(errc::timeout, missing_,
+                        text << list_.name(missing_) << " has not come within " << timeout_
+                             << " s: " << list_.at(list_.own).place() << " has waited for it, like " << list_.name(0));
+                if (line(0).socket)
+                    text << list_.name(0) << " has accepted this process, and said no more within " << timeout_
+                         << " s: is it stopped?";
+                else if (call.reached())
+                    text << list_.name(0) << " has not come within " << timeout_
+                         << " s: its endpoint is there, but has it called join with this uuid and list?";
+                else
+                    text << list_.name(0) << " is not reached within " << timeout_ << " s: " << call.why();
+                fail(errc::timeout, 0, text);
+            }
+            e_.watch(p);
+        }
+        knocked_.clear();
+    }
+    // For whom the leader waits. Throws where it has refused, or given up.
+    [[gnu::cold]] void hear(const rendezvous::reply& a) {
+        using rendezvous::verdict;
+        if (a.what == verdict::accepted || a.what == verdict::waiting) {
+            missing_ = about_of(a);
+            return;
+        }
+        told_ = true;  // by the leader
+        if (a.what == verdict::version_skew)
+            throw_of(errc::mismatch, 0, error_text() << list_.name(0) << " has refused this process: " << a.text);
+        if (a.what == verdict::broken)
+            throw_of(errc::peer_failed, 0, error_text() << list_.name(0) << " does not come: " << a.text);
+        throw_of(code_of(a), about_of(a), error_text() << a.text);
+    }
+
+    // Both.
+    // What was told is to be read: bytes that a closed socket has not read are answered by a reset, which overtakes it.
+    [[gnu::cold]] void drain() {
+        for (const peer_line& l : lines_)
+            if (l.socket) shutdown(l.fd(), SHUT_WR);
+        std::byte waste[512];
+        for (const double until = seconds_now() + 0.3; seconds_now() < until; poll(nullptr, 0, 1)) {
+            bool open = false;
+            for (peer_line& l : lines_) {
+                ssize_t n = 1;
+                while (l.socket && n > 0) n = ::recv(l.fd(), waste, sizeof waste, MSG_DONTWAIT);
+                if (n == 0 || !may_try_again(errno)) l.socket.reset();
+                open = open || l.socket;
+            }
+            if (!open) return;
+        }
+    }
+    /// Those that have come for this group.
+    std::vector<visitor> take_visitors() {
+        std::vector<visitor> mine;
+        std::erase_if(e_.visitors, [&](visitor& v) {
+            const bool is = v.said.size > 0 && v.said.group == said_.group;
+            if (is) mine.push_back(std::move(v));
+            return is;
+        });
+        return mine;
+    }
+    peer_line& line(int i) { return lines_[static_cast<std::size_t>(i)]; }
+    rendezvous::reply answer(rendezvous::verdict what, const char* text, int about = none) const {
+        rendezvous::reply a = refusal(errc::timeout, about, "");
+        a.what = what;
+        rendezvous::set_text(a, text);
+        return a;
+    }
+    void say(int i, rendezvous::verdict what, const char* text, int about = none) {
+        if (!line(i).send(answer(what, text, about), e_.token, until_)) lost(i);
+    }
+    void send(int i, rendezvous::bytes_view message) {
+        if (rendezvous::send_record(line(i).fd(), message, until_) != 0) lost(i);
+    }
+    /// A reply that has arrived as a whole. Throws where the connection has ended.
+    [[gnu::cold]] std::optional<rendezvous::reply> read_reply(int i) {
+        peer_line& l = line(i);
+        const auto read = l.in.read(l.fd(), rendezvous::reply::bytes);
+        if (read == arriving::not_yet) return {};
+        const auto a = read == arriving::whole
+                           ? rendezvous::parse<rendezvous::reply>(l.in.bytes().first(rendezvous::reply::bytes))
+                           : std::nullopt;
+        if (!a) lost(i);
+        l.in.clear();
+        return a;
+    }
+    /// Before the bytes of an exchange: that the other side gives up.
+    [[gnu::cold]] void hear_failure(int i) {
+        peer_line& l = line(i);
+        std::byte first{};
+        if (!l.in.bytes().empty())
+            first = l.in.bytes()[0];
+        else if (const ssize_t n = ::recv(l.fd(), &first, 1, MSG_PEEK | MSG_DONTWAIT); n < 0 && may_try_again(errno))
+            return;
+        if (first == data_mark) return;
+        const auto a = read_reply(i);
+        if (!a) return;
+        if (!leads()) hear(*a);
+        fail(code_of(*a), about_of(*a) == none ? i : about_of(*a), error_text() << a->text);
+    }
+    /// True: the bytes of the exchange have arrived, and are at `to`.
+    [[gnu::cold]] bool hear_data(int i, std::byte* to, std::size_t bytes) {
+        peer_line& l = line(i);
+        hear_failure(i);
+        if (!l.in.bytes().empty() && l.in.bytes()[0] != data_mark) return false;  // a part of a reply
+        const auto read = l.in.read(l.fd(), 1 + bytes);
+        if (read == arriving::ended) lost(i);
+        if (read != arriving::whole || l.in.bytes()[0] != data_mark) return false;
+        std::memcpy(to, l.in.bytes().data() + 1, bytes);
+        l.in.clear();
+        return true;
+    }
+    [[noreturn, gnu::cold]] void lost(int i) {
+        fail(errc::peer_failed, i,
+            error_text() << list_.name(i) << " had come, and has ended, or given up, before the group was formed");
+    }
+
+    endpoint::state& e_;
+    const std::string_view uuid_;
+    const join_list& list_;
+    const double timeout_, until_;
+    knock said_{};
+    std::vector<peer_line> lines_;    // the leader's: of each member; another one's: the first is to the leader
+    std::vector<watched> watches_;    // the leader's: of each member
+    std::vector<peer_line> knocked_;  // by the leader
+    int missing_ = none;              // the first one for which the leader waits, as it has said
+    bool told_ = false;               // to the others, why this process has given up
+    std::optional<error> over_;       // what was thrown: whoever goes on nevertheless gets it again
+    double looked_at_ = 0;
+};
+
+}  // namespace colls::inline v1::detail::endpoints

@@ -1,0 +1,269 @@
+// A group whose members come, go and die: elastic::member.
+#include "catch.hpp"
+
+#include "gathered.hpp"
+#include "support/random.hpp"
+#include "support/says.hpp"
+
+#include <csignal>
+#include <filesystem>
+#include <numeric>
+#include <optional>
+#include <thread>
+
+using namespace gathered;
+using colls::errc;
+using colls::elastic::member;
+using support::says;
+
+namespace {
+
+std::vector<int> numbers(int first, int end) {
+    std::vector<int> all(static_cast<std::size_t>(end - first));
+    std::iota(all.begin(), all.end(), first);
+    return all;
+}
+/// The epoch has the same members for everyone that has ever seen it.
+void note_epoch(process& p, member& m) {
+    std::uint64_t hash = 14695981039346656037u;
+    for (const std::string& h : m.handles())
+        for (const char c : h) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+    expect(m.epoch() >= 1 && m.epoch() < 256, "the epoch's number");
+    expect(m.comm().size() == static_cast<int>(m.handles().size()), "the number of handles");
+    expect(m.handles()[static_cast<std::size_t>(m.comm().rank())] == p.all.handles[p.number], "the own place");
+    std::uint64_t before = 0;
+    if (!p.all.history[m.epoch()].compare_exchange_strong(before, hash)) expect(before == hash, "two histories");
+}
+/// A step of the program: false after an error that a change can mend. A result is right.
+bool step(process& p, member& m) {
+    try {
+        std::vector<std::uint64_t> x(3000 + 2, 5);
+        for (std::size_t i = 1; i <= 3000; ++i) x[i] = i * static_cast<std::uint64_t>(p.number + 1);
+        std::vector<std::uint64_t> who(static_cast<std::size_t>(m.comm().size()));
+        const std::uint64_t mine[1] = {static_cast<std::uint64_t>(p.number)};
+        colls::all_gather(m.comm(), std::span(mine), who);
+        colls::all_reduce(m.comm(), std::span(x.data() + 1, 3000), colls::sum);
+        std::uint64_t sum = 0;
+        for (std::size_t r = 0; r < who.size(); ++r) {
+            expect(m.handles()[r] == p.all.handles[who[r]], "the order of the ranks");
+            sum += who[r] + 1;
+        }
+        expect(x.front() == 5 && x.back() == 5, "guards");
+        for (std::size_t i = 1; i <= 3000; ++i) expect(x[i] == i * sum, "a sum");
+        return true;
+    } catch (const colls::error& e) {
+        expect(e.code() == errc::peer_failed || e.code() == errc::timeout, e.what());
+        return false;
+    }
+}
+
+}  // namespace
+
+TEST_CASE("member: newcomers are admitted at a boundary, and hear what has been done; one leaves", "[elastic]") {
+    for (const shape& s : shapes) {
+        processes all(5, s, [&](process& p) {
+            const std::vector<std::string> founders = p.list({0, 1, 2});
+            if (p.number >= 3) process::wait(p.all.step[0], p.number - 2);
+            // Newcomers know a different door each.
+            member m(std::move(p.own), p.number < 3 ? founders : p.list({p.number - 3, p.number - 2}));
+            note_epoch(p, m);
+            std::uint64_t done = p.number < 3 ? 10 : m.done_by_all() + 1;
+            expect(p.number < 3 || m.done_by_all() >= 10, "what has been done");
+            for (;; ++done) {
+                expect(step(p, m), "a step");
+                if (p.number == 0 && m.comm().size() == 3) p.all.step[0] = 1;
+                if (p.number == 0 && m.comm().size() == 4) p.all.step[0] = 2;
+                if (m.comm().size() == 5) break;
+                const std::uint64_t before = m.epoch();
+                const bool changed = m.update(done);
+                expect(changed == (m.epoch() != before), "update says that the epoch has changed");
+                expect(m.done_by_all() == done && m.done_by_any() == done, "done");
+                if (changed) {
+                    expect(m.came().size() == 1 && m.gone().empty(), "who came");
+                    note_epoch(p, m);
+                }
+            }
+            expect(m.epoch() == 3, "the third epoch");
+            if (p.number == 1) return m.leave();
+            expect(m.update(done), "one has left");
+            expect(m.gone() == p.list({1}) && m.came().empty() && m.comm().size() == 4, "who has gone");
+            note_epoch(p, m);
+            expect(step(p, m), "a step");
+            m.leave();
+        });
+        all.wait();
+        for (int i = 0; i < 5; ++i) {
+            INFO(s.name << ": " << all.text(i));
+            CHECK(all.of(i).code == 0);
+        }
+    }
+}
+
+TEST_CASE("member: those that are left go on when others die, down to the last one over memory", "[elastic]") {
+    for (const shape& s : shapes) {
+        const int n = 5, most_dead = s.name == shapes[0].name ? 4 : 2;
+        processes all(n, s, [&](process& p) {
+            member m(std::move(p.own), p.list(numbers(0, n)));
+            std::uint64_t k = 0;
+            for (int dead = 0; dead < most_dead;) {
+                if (p.number == dead && k == 3) raise(SIGKILL);
+                const bool right = step(p, m);
+                k += right;
+                if (m.update(k)) {
+                    dead += static_cast<int>(m.gone().size());
+                    expect(m.done_by_any() - m.done_by_all() <= 1, "done");
+                    k = 0;
+                    note_epoch(p, m);
+                }
+                expect(m.comm().size() == n - dead, "the size");
+            }
+            expect(step(p, m), "a step");
+            m.leave();
+        });
+        all.wait();
+        for (int i = most_dead; i < n; ++i) {
+            INFO(s.name << ": " << all.text(i));
+            CHECK(all.of(i).code == 0);
+        }
+    }
+}
+
+TEST_CASE("member: min is waited for, max is not passed, and a stranger to all is told so", "[elastic]") {
+    processes all(4, shapes[0], [&](process& p) {
+        colls::elastic::options how{.min = 2, .max = 2, .timeout = p.number == 2 ? 0.7 : 20};
+        if (p.number == 3) {
+            process::wait(p.all.step[1], 1);
+            try {
+                member m(std::move(p.own), p.list({2}), how);
+            } catch (const colls::error& e) {
+                expect(says(e.what(), "none of the 1 members that are listed is there any more"), e.what());
+                return;
+            }
+            expect(false, "it was admitted");
+        }
+        if (p.number == 2) {
+            try {
+                process::wait(p.all.step[0], 1);
+                member m(std::move(p.own), p.list({0}), how);
+            } catch (const colls::error& e) {
+                expect(e.code() == errc::timeout && says(e.what(), "Is the group full?"), e.what());
+                p.all.step[1] = 1;
+                return;
+            }
+            expect(false, "it was admitted");
+        }
+        member m(std::move(p.own), p.list({0}), how);  // 0 is alone, and waits for 1
+        expect(m.comm().size() == 2, "min");
+        while (p.all.step[2].load() == 0) {
+            expect(step(p, m), "a step");
+            p.all.step[0] = 1;
+            expect(!m.update(), "nothing has changed");
+            int stop = p.all.step[1].load();
+            colls::all_reduce(m.comm(), std::span(&stop, 1), colls::max);
+            if (stop) break;
+        }
+        m.leave();
+    });
+    all.wait();
+    for (int i = 0; i < 4; ++i) {
+        INFO(all.text(i));
+        CHECK(all.of(i).code == 0);
+    }
+}
+
+TEST_CASE("member: one history, and right results, while processes are killed, come and leave at random", "[elastic]") {
+    const std::uint64_t seed = support::setting("COLLS_TEST_SEED", 1);
+    const int rounds = support::long_run ? 20 : 2;
+    for (const shape& s : shapes)
+        for (int round = 0; round < rounds; ++round) {
+            const int n = 9, founders = 3;
+            processes all(
+                n, s,
+                [&](process& p) {
+                    auto random =
+                        support::stream(seed, static_cast<std::uint64_t>(round), static_cast<std::uint64_t>(p.number));
+                    if (p.number >= founders) usleep(static_cast<useconds_t>(random.below(150'000)));
+                    const std::vector<int> doors = p.number < founders ? numbers(0, founders) : numbers(0, p.number);
+                    member m(std::move(p.own), p.list(doors));
+                    note_epoch(p, m);
+                    const std::size_t end = 5 + random.below(60);
+                    const std::size_t way = random.below(4);  // 0: killed; 1: it leaves; others stay
+                    for (std::size_t k = 0;; ++k) {
+                        if (way == 0 && k == end && p.number > 0) raise(SIGKILL);
+                        if (way == 0 && k == end / 2 && p.number > 0) {
+                            // In the middle of whatever it does next.
+                            std::thread([wait = random.below(20'000)] {
+                                usleep(static_cast<useconds_t>(wait)), raise(SIGKILL);
+                            }).detach();
+                        }
+                        step(p, m);
+                        if (p.number == 0 && k == 150) p.all.step[0] = 1;
+                        if (p.all.step[0].load() == 1 || (way == 1 && k == end && p.number > 0)) break;
+                        if (m.update(k)) note_epoch(p, m);
+                    }
+                    m.leave();
+                },
+                "10");
+            all.wait();
+            int right = 0;
+            for (int i = 0; i < n; ++i) {
+                INFO(s.name << ", round " << round << ", seed " << seed << ": " << all.text(i));
+                // Over messages a member may lose the majority with those that die, and a newcomer finds nobody.
+                const bool no_majority = says(all.of(i).text, "not a majority");
+                const bool nobody = i >= founders && says(all.of(i).text, "is there any more");
+                CHECK((
+                    all.of(i).code == 0 || all.of(i).done == 0 || nobody || (s.name != shapes[0].name && no_majority)));
+                right += all.of(i).code == 0;
+            }
+            CHECK((right > 0 || s.name != shapes[0].name));
+        }
+}
+
+TEST_CASE("member: by a folder, one founds the group and others come; one history, also where the majority is lost",
+    "[elastic]") {
+    for (const shape& s : shapes) {
+        std::string name = (std::filesystem::temp_directory_path() / "colls-elastic-XXXXXX").string();
+        REQUIRE(mkdtemp(name.data()) != nullptr);
+        processes all(
+            4, s,
+            [&](process& p) {
+                colls::elastic::folder door(name);
+                const colls::elastic::options how{.min = p.number < 3 ? 3 : 1};
+                if (p.number == 3) process::wait(p.all.step[0], 1);
+                std::optional<member> m;
+                m.emplace(std::move(p.own), door, "job", how);
+                note_epoch(p, *m);
+                if (p.number == 3) {  // all others have been killed
+                    expect(m->comm().size() == 1 && m->epoch() > 3, "it has taken over");
+                    return m->leave();
+                }
+                while (m->comm().size() < 3)
+                    if (step(p, *m), m->update()) note_epoch(p, *m);
+                expect(step(p, *m), "a step of three");
+                if (p.number != 1) raise(SIGKILL);
+                step(p, *m);
+                const std::uint64_t before = m->epoch();
+                // Two of three have died: over messages there is no majority. (min is 3: nobody comes, and it waits.)
+                p.all.step[1] = 1;
+                try {
+                    m->update();
+                } catch (const colls::error& e) {
+                    expect(e.code() == errc::timeout && says(e.what(), "are needed (min)"), e.what());
+                    expect(m->comm().size() == 1 && m->epoch() > before, "it went on alone");
+                    raise(SIGKILL);
+                }
+                expect(false, "three, where two have died");
+            },
+            "3");
+        waitpid(all.pids[0], nullptr, 0);
+        waitpid(all.pids[1], nullptr, 0);
+        waitpid(all.pids[2], nullptr, 0);
+        all.all->step[0] = 1;
+        all.wait();
+        for (int i = 0; i < 4; ++i) {
+            INFO(s.name << ": " << all.text(i));
+            CHECK((i == 3 ? all.of(i).code == 0 : all.of(i).done == 0));
+        }
+        std::filesystem::remove_all(name);
+    }
+}
