@@ -16,7 +16,7 @@ public:
     virtual void all_gather(const void* own, std::size_t bytes, void* all) = 0;
     /// Called again and again while this member waits for others outside of an exchange. May report, by an exception,
     /// that one of them has failed; it does not wait.
-    virtual void check() {}
+    virtual void look_for_failure() {}
 };
 
 /// A store that all members reach, such as c10d's TCPStore, etcd, PMI, or a folder. Implement it over what they have.

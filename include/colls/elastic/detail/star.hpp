@@ -148,7 +148,7 @@ public:
         for (int i = 1; i < list_.size(); ++i) send(i, message);
     }
 
-    void check() override {
+    void look_for_failure() override {
         if (over_) throw *over_;
         const double now = seconds_now();
         if (now < looked_at_ + 1e-3) return;
@@ -159,7 +159,8 @@ public:
     /// Throws if another one has said why it has given up, or does within a moment: for a process to which that one
     /// seems to have ended.
     void look_for_cause() {
-        for (const double until = seconds_now() + 0.3; !told_ && seconds_now() < until; check()) poll(nullptr, 0, 1);
+        for (const double until = seconds_now() + 0.3; !told_ && seconds_now() < until; look_for_failure())
+            poll(nullptr, 0, 1);
     }
 
     /// This process cannot take part: the others hear why. Does nothing where they know already.

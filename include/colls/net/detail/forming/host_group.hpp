@@ -135,7 +135,7 @@ inline bool all_on_one_host(const std::vector<member_record>& all) {
     const std::uint64_t number = all[0].group;
     const std::vector<watched_process> watched(processes.begin(), processes.end());
     const auto check = [&] {
-        exchange.check();
+        exchange.look_for_failure();
         for (int r = 0; r < n; ++r)
             if (watched[static_cast<std::size_t>(r)].ended())
                 throw_of_rank(rank, errc::peer_failed,

@@ -26,7 +26,7 @@ struct meeting {
     /// Throws where another member has failed.
     void check() {
         line.check();
-        if (exchange) exchange->check();
+        if (exchange) exchange->look_for_failure();
     }
 };
 
