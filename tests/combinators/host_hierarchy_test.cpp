@@ -269,6 +269,18 @@ TEST_CASE(
     }
 }
 
+TEST_CASE("host_hierarchy: on hosts of one rank there are the rounds of Inter alone") {
+    const host_map hosts(std::vector<int>{3, 1, 4, 0, 2});
+    const auto as_inter = [&]<collective C>() {
+        INFO(name_of(C));
+        const auto s = schedule_of<C>(host_hierarchy<circulant<>>{.hosts = hosts});
+        CHECK(s.rounds(5) == cost_of<schedule_for<circulant<>, C>>(5).rounds);
+    };
+    as_inter.operator()<all_reduce>();
+    as_inter.operator()<reduce_scatter>();
+    as_inter.operator()<all_gather>();
+}
+
 TEST_CASE("host_hierarchy: a broadcast begins at the root's host, and enters each other host once a lane") {
     const std::vector<int> host{0, 1, 0, 1, 1, 2, 0, 1, 3};
     const host_map hosts(host);

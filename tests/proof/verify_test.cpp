@@ -612,6 +612,25 @@ TEST_CASE("verify: finds one rank that breaks the symmetry of a large group", "[
     }
 }
 
+TEST_CASE("verify: finds one rank of a large group that sends or receives another block than it should", "[verify]") {
+    const int n = 70;
+    for (const bool sends : {false, true})
+        for (const int odd : {0, 1, 2, 35, 69}) {
+            loose s{.implements = reduce_scatter};
+            s.round_count = n - 1;
+            s.block_count = n;
+            s.steps = [odd, sends](int rank, int size, int round, int) {
+                step st = ring::reduce_scatter::at(rank, size, round);
+                block_set& changed = sends ? st.send.blocks : st.recv.blocks;
+                if (rank == odd && round == 40) changed = block(mod(changed[0] + 1, size));
+                return st;
+            };
+            CAPTURE(odd, sends);
+            CHECK_FALSE(verify(s, n).ok());
+            CHECK_FALSE(detail::symmetric_execution(detail::reader_of<loose>(s), n).applies());
+        }
+}
+
 TEST_CASE("expand: lists the blocks of a set in the order of operator[]", "[verify]") {
     testing::detail::random random(7);
     for (int i = 0; i < 20000; ++i) {
