@@ -1208,7 +1208,8 @@ TEST_CASE("rendezvous: each field of a record is taken at the ends of its range,
     CHECK(takes_reply([](reply& a) { a.text[0] = ' '; }));
     CHECK(takes_reply([](reply& a) { a.text[0] = '~'; }));
     CHECK_FALSE(takes_reply([](reply& a) { a.what = verdict(0); }));
-    CHECK_FALSE(takes_reply([](reply& a) { a.what = verdict(static_cast<std::uint32_t>(verdict::formed) + 1); }));
+    CHECK_FALSE(
+        takes_reply([](reply& a) { a.what = verdict(static_cast<std::uint32_t>(verdict::other_endpoint) + 1); }));
     CHECK_FALSE(takes_reply([](reply& a) { a.size = 0; }));
     CHECK_FALSE(takes_reply([](reply& a) { a.text[0] = ' ' - 1; }));
     CHECK_FALSE(takes_reply([](reply& a) { a.text[0] = '~' + 1; }));
@@ -1230,7 +1231,7 @@ TEST_CASE("rendezvous: a challenge is parsed as it was written, and a prefix of 
     for (int kind = 0; kind < 256; ++kind) {
         auto other = bytes;
         other[7] = static_cast<std::byte>(kind);
-        CHECK(parse_prefix(other).has_value() == (kind == 'c' || kind == 'h' || kind == 'r'));
+        CHECK(parse_prefix(other).has_value() == (kind == 'c' || kind == 'h' || kind == 'r' || kind == 'k'));
         CHECK(parse<challenge>(other).has_value() == (kind == 'c'));
     }
     auto other_protocol = bytes;
