@@ -436,6 +436,44 @@ TEST_CASE("distance: the rank whose turn it is sends rank 0's line back, however
     }
 }
 
+TEST_CASE("the eager path: also of blocks of unlike lengths, while the longest fits a slot", "[automatic]") {
+    using namespace colls;
+    for (const int n : {2, 3, 5}) {
+        std::atomic<int> wrong_data{0}, other_path{0};
+        threads::run(n, [&](communicator& comm) {
+            const auto size = static_cast<std::size_t>(n), me = static_cast<std::size_t>(comm.rank());
+            const auto eager = [&](const std::vector<std::size_t>& counts) {
+                const std::uint64_t before = comm.context().eager.count;
+                std::size_t whole = 0, first = 0;
+                for (std::size_t r = 0; r < size; ++r) first += r < me ? counts[r] : 0, whole += counts[r];
+                std::vector<int> own(counts[me], 100 + comm.rank()), all(whole + 1, -1);
+                all_gather_v(comm, own, std::span(all).first(whole), counts);
+                std::size_t wrong = all[whole] != -1, at = 0;
+                for (std::size_t r = 0; r < size; ++r)
+                    for (std::size_t i = 0; i < counts[r]; ++i) wrong += all[at++] != 100 + static_cast<int>(r);
+                std::vector<int> in(whole), sum(counts[me] + 1, -1);
+                for (std::size_t i = 0; i < whole; ++i) in[i] = static_cast<int>(i) + comm.rank();
+                reduce_scatter_v(comm, in, std::span(sum).first(counts[me]), counts, colls::sum);
+                wrong += sum[counts[me]] != -1;
+                for (std::size_t i = 0; i < counts[me]; ++i)
+                    wrong += sum[i] != n * static_cast<int>(first + i) + n * (n - 1) / 2;
+                wrong_data += static_cast<int>(wrong);
+                return comm.context().eager.count - before;
+            };
+            std::vector<std::size_t> counts(size, 3);
+            other_path += eager(counts) != 2;
+            counts[size - 1] = 0;
+            other_path += eager(counts) != 2;
+            counts[0] = 100;
+            other_path += eager(counts) != 2;
+            counts[0] = detail::eager_capacity;  // elements of four bytes
+            other_path += eager(counts) != 0;
+        });
+        CHECK(wrong_data == 0);
+        CHECK(other_path == 0);
+    }
+}
+
 TEST_CASE("the eager path: one call in 128 tells the distance of the cores, with the same bits", "[automatic]") {
     using namespace colls;
     constexpr int calls = 1280;
