@@ -15,9 +15,10 @@
 // that are staged. All ranks must read the same lines: where they choose differently, their calls do not match.
 #pragma once
 
-#include <colls/detail/choose/choose.hpp>
+#include <colls/detail/choose/selection.hpp>
 #include <colls/detail/support/environment.hpp>
-#include <colls/detail/support/machine.hpp>
+#include <colls/detail/support/list.hpp>
+#include <colls/extend/machine.hpp>
 
 #include <cstddef>
 #include <cstdio>
@@ -128,7 +129,7 @@ inline constexpr std::string_view automatic_name = "automatic";
     return read;
 }
 
-COLLS_INLINE const machine* tuned_figures() {
+COLLS_INLINE const extend::machine* tuned_figures() {
     const tuning_file* const file = tuning();
     return file && file->has_machine ? &file->figures : nullptr;
 }

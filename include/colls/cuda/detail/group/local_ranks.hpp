@@ -25,6 +25,10 @@
 #include <utility>
 #include <vector>
 
+#ifndef COLLS_SEPARATE
+#include <colls/files/detail/tuning_file.hpp>
+#endif
+
 namespace colls::inline v1::cuda::detail {
 
 struct local_rank {
