@@ -13,10 +13,10 @@
 
 namespace colls::inline v1 {
 
-COLLS_INLINE void elastic::store::set(std::string_view key, const void* value, std::size_t bytes) {
+COLLS_INLINE void elastic::store::set_bytes(std::string_view key, const void* value, std::size_t bytes) {
     compare_and_set(key, "", {static_cast<const char*>(value), bytes});
 }
-COLLS_INLINE void elastic::store::get(std::string_view key, void* value, std::size_t bytes) {
+COLLS_INLINE void elastic::store::get_bytes(std::string_view key, void* value, std::size_t bytes) {
     for (const double until = detail::seconds_now() + detail::environment::read().timeout;; usleep(1000)) {
         if (const std::string found = read(key); !found.empty()) {
             std::memcpy(value, found.data(), std::min(bytes, found.size()));
@@ -32,7 +32,7 @@ COLLS_INLINE std::string elastic::folder::file_of(std::string_view key) const {
     for (const char c : key) name += c == '/' ? '_' : c;
     return name;
 }
-[[gnu::cold]] COLLS_INLINE std::string elastic::folder::read(std::string_view key) {
+[[gnu::cold]] COLLS_INLINE std::string elastic::folder::read_file(std::string_view key) const {
     const std::string name = file_of(key);
     const detail::descriptor file = detail::opened([&] { return ::open(name.c_str(), O_RDONLY | O_CLOEXEC); });
     if (!file && errno == ENOENT) return {};
@@ -45,8 +45,8 @@ COLLS_INLINE std::string elastic::folder::file_of(std::string_view key) const {
                                            << "colls: cannot read " << name << ": " << detail::system_text(errno));
     return value;
 }
-[[gnu::cold]] COLLS_INLINE bool elastic::folder::compare_and_set(
-    std::string_view key, std::string_view expected, std::string_view value) {
+[[gnu::cold]] COLLS_INLINE bool elastic::folder::replace(
+    std::string_view key, std::string_view expected, std::string_view value) const {
     const std::string name = file_of(key), lock_name = name + ".lock", next_name = name + ".next";
     const auto refuse = [&](const std::string& file) {
         throw error(errc::unsupported, detail::error_text()
@@ -63,7 +63,7 @@ COLLS_INLINE std::string elastic::folder::file_of(std::string_view key) const {
             throw error(errc::timeout,
                 detail::error_text() << "colls: another process holds the lock of " << lock_name << ": is it stopped?");
     }
-    if (read(key) != expected) return false;
+    if (read_file(key) != expected) return false;
     {
         const detail::descriptor next =
             detail::opened([&] { return ::open(next_name.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600); });
