@@ -1,4 +1,5 @@
-// A group whose members come and go: three processes found it, a fourth knocks, and one of them is killed.
+// A group of four from a list; then one whose members come and go: three processes found it, a fourth knocks, and one
+// of them is killed.
 //
 // Build: g++ -std=c++20 -O2 -pthread -Iinclude examples/elastic.cpp -o elastic
 // Run:   ./elastic
@@ -44,7 +45,6 @@ void work(int number, colls::endpoint own, const std::vector<std::string>& doors
         if (number == 1 && m.epoch() == 2) raise(SIGKILL);
     }
     m.leave();
-
     // example-end
 }
 
@@ -61,9 +61,15 @@ int main() {
             std::strcpy(b->handles[number], own.handle().c_str());
             ++b->known;
             while (b->known < processes) usleep(1000);
-            std::vector<std::string> doors(b->handles, b->handles + founders);
+            const std::vector<std::string> handles(b->handles, b->handles + processes);
             try {
-                work(number, std::move(own), doors);
+                {
+                    // example-begin join
+                    colls::communicator comm = colls::join(own, "attempt 1", handles);  // ranks as listed
+                    colls::barrier(comm);
+                    // example-end
+                }
+                work(number, std::move(own), {handles.begin(), handles.begin() + founders});
             } catch (const colls::error& e) {
                 std::printf("%s\n", e.what());
                 _exit(1);
