@@ -1332,10 +1332,13 @@ TEST_CASE("trunk: a sender keeps to the window, which what its peer has taken op
 
 TEST_CASE("trunk: what comes for a group that has ended is answered once, and an answer never", "[tcp_transport]") {
     // Two ranks that answer each other's `leave` would do so for ever.
+    std::atomic<bool> ended{
+        false};  // the groups: what comes before that is theirs, and they say `leave` in their order
     CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& world, auto complain) {
         if (r == 0) {
             trunk shared(node, 9, r, world);
             for (const std::uint64_t g : {100u, 101u, 102u}) shared.join(g, 0, all_of(2));  // and left
+            ended = true;
             const auto meeting = shared.join(99, 0, all_of(2));
             ear m;
             meeting->listening = &m;
@@ -1345,6 +1348,7 @@ TEST_CASE("trunk: what comes for a group that has ended is answered once, and an
             return;
         }
         played_trunk peer(node, world);
+        while (!ended) std::this_thread::yield();
         peer.put(100, frame_of({control_kind::leave}));
         peer.put(101, frame{});  // room in the window
         peer.put(102, frame_of({control_kind::board}));
