@@ -59,8 +59,7 @@ public:
             self_.eager.by_all + (eager_slots - 1) < number_)
             claim_slot();
         const bool root = self_.rank == c_.root;
-        const std::size_t own = block(self_.rank).count * c_.element,
-                          posted = is.in == content::own_block ? own : c_.count * c_.element;
+        const std::size_t posted = (is.in == content::own_block ? block(self_.rank).count : c_.count) * c_.element;
         if (!is.in_at_root || root) post(c_.in, posted);
         if (!is.out_at_root || root) receive(is, posted);
         if (is.synchronises()) {
@@ -75,7 +74,7 @@ private:
     extent block(int r) const { return eager_block(c_, self_.size, r); }
     /// Makes this rank's result of what the ranks post.
     void receive(const collective_traits& is, std::size_t posted) {
-        const extent all{0, c_.count}, own = block(self_.rank), part = is.out == content::own_block ? own : all;
+        const extent part = is.out == content::own_block ? block(self_.rank) : extent{0, c_.count};
         switch (is.result) {
             case contributors::root:  // what the root has already stays where it is
                 return copy_from(c_.root, posted, part, 0);
@@ -83,9 +82,11 @@ private:
                 for (int r = 0; r < self_.size; ++r)
                     copy_from(r, block(r).count * c_.element, {0, block(r).count}, block(r).first);
                 return;
-            case contributors::each:
-                for (int r = 0; r < self_.size; ++r) copy_from(r, posted, {own.first, block(r).count}, block(r).first);
+            case contributors::each: {
+                const std::size_t first = block(self_.rank).first;
+                for (int r = 0; r < self_.size; ++r) copy_from(r, posted, {first, block(r).count}, block(r).first);
                 return;
+            }
             case contributors::all:
                 if (is.out != content::nothing) return fold(0, self_.size, posted, part, c_.out);
                 for (int r = 0; r < self_.size; ++r) posted_by(r, 0);
