@@ -10,6 +10,7 @@
 
 namespace colls::inline v1::elastic {
 
+/// How many members a group has, and how long they wait.
 struct options {
     /// Fewer members do not go on: update() waits for newcomers, until the deadline.
     int min = 1;
@@ -66,8 +67,9 @@ public:
     std::uint64_t epoch() const;
     /// The handles of this epoch's members, by rank: where newcomers may knock.
     const std::vector<std::string>& handles() const;
-    /// Who has come and gone with the latest change.
+    /// The handles of those that have come with the latest change.
     const std::vector<std::string>& came() const;
+    /// Those of the ones that have gone with it.
     const std::vector<std::string>& gone() const;
 
     /// A step boundary, or what follows an error of a call on comm(): true where the epoch has changed. Collective
@@ -76,7 +78,9 @@ public:
     /// Throws colls::error where this member cannot go on: it was left out, no majority is left, or `min` are not
     /// reached by the deadline. Costs an all_reduce of 24 bytes where nothing has changed.
     bool update(std::uint64_t done = 0);
+    /// The least number that a member gave to the update of the latest change.
     std::uint64_t done_by_all() const;
+    /// The greatest one.
     std::uint64_t done_by_any() const;
 
     /// This member goes: like update, collective; the others get true from theirs. comm() then has no group. (One that

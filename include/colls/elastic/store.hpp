@@ -32,6 +32,7 @@ private:
 /// while a value is replaced.
 class folder final : public store {
 public:
+    /// The folder at `path`, which exists.
     explicit folder(std::string path) : path_(static_cast<std::string&&>(path)) {}
     /// Throws colls::error: unsupported where the folder cannot be used, timeout where another process holds the lock.
     std::string read(std::string_view key) override { return read_file(key); }
