@@ -38,7 +38,7 @@ void work(int number, colls::endpoint own, const std::vector<std::string>& doors
             colls::all_reduce(m.comm(), std::span(&x, 1), colls::sum);
             ++step;
         } catch (const colls::error&) {}
-        if (m.update(step)) {  // the boundary: who has come, who has gone?
+        if (m.update(step)) {  // the boundary: which have come, which have gone?
             step = m.done_by_all();
             if (m.comm().rank() == 0) std::printf("epoch %d: %d members\n", int(m.epoch()), m.comm().size());
         }

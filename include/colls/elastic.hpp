@@ -1,5 +1,5 @@
 // Groups whose members come and go. An endpoint is where other processes reach this one; `join` makes a group from a
-// list of endpoints' handles, whoever has made the list; elastic::member lets the members of a group agree on the list.
+// list of endpoints' handles, wherever that is from; elastic::member lets the members of a group agree on the list.
 #pragma once
 
 #include <colls/elastic/endpoint.hpp>

@@ -304,7 +304,7 @@ private:
         const double chunks = block / (static_cast<double>(chunk) * limits_.channels);
         return chunks > 1 ? static_cast<double>(static_cast<std::int64_t>(chunks + 0.999)) : 1;
     }
-    /// Until the last rank has ended its rounds with blocks of so many bytes. A transfer begins when both ranks have
+    /// Until the last rank has ended its rounds with blocks of this many bytes. A transfer begins when both ranks have
     /// ended the round before, and takes what the busier one needs for all its transfers of the round; those within the
     /// host and those between hosts go at the same time.
     double rounds_take(const counted& t, double block) const {

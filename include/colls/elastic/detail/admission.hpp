@@ -1,14 +1,14 @@
-// How the members of a group go over to another one, all of them or none, whoever dies meanwhile: the decision of each
+// How the members of a group go over to another one, all of them or none, whichever die meanwhile: the decision of each
 // member, without its calls.
 //
 // The old group S goes on to exist until the new one, N, has been confirmed. N has members of S, and newcomers.
 //   join     the members of N try to form it
-//   vote     the members of S: has it been formed? Who hears "yes" has decided for N
-//   confirm  the members of N: who returns from it knows that all of S have decided, and leaves S
-//   settle   after an error in one of the last two: the living members of S agree, by its shrink, on who they are, and
-//            tell each other whether one has decided. If none has, they stay in what is left of S
-//   spread   else all of these have decided, and meet once more in what is left of S: who returns from that knows it,
-//            and goes over to N, which is then shrunk; after an error they settle again
+//   vote     the members of S: has it been formed? One that hears "yes" has decided for N
+//   confirm  the members of N: one that returns from it knows that all of S have decided, and leaves S
+//   settle   after an error in one of the last two: the living members of S agree, by its shrink, on which they are,
+//            and tell each other whether one has decided. If none has, they stay in what is left of S
+//   spread   else all of these have decided, and meet once more in what is left of S: one that returns from that knows
+//            it, and goes over to N, which is then shrunk; after an error they settle again
 // Whoever has not decided finds all living ones that have in `settle`, since nobody leaves S before all have decided.
 // So no two members end differently. A newcomer that has not confirmed is no member, and a member that leaves with the
 // change goes after the vote, whatever it was. Over messages, where a shrink needs a majority of S, one that has

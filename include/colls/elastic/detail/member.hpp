@@ -180,7 +180,7 @@ struct elastic::member::state {
     /// Where that fails, the others find this one gone.
     void leave() {
         try {
-            if (news(true)) change(false, true);  // whoever stays writes it
+            if (news(true)) change(false, true);  // those that stay write it
         } catch (const error&) {}
         attempt = {};
         comm = {};

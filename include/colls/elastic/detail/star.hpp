@@ -489,7 +489,7 @@ private:
     std::vector<peer_line> knocked_;  // by the leader
     int missing_ = none;              // the first one for which the leader waits, as it has said
     bool told_ = false;               // to the others, why this process has given up
-    std::optional<error> over_;       // what was thrown: whoever goes on nevertheless gets it again
+    std::optional<error> over_;       // what was thrown, and is thrown again at a later step
     double looked_at_ = 0;
 };
 

@@ -2,9 +2,9 @@
 // IWYU pragma: private, include <colls/explain.hpp>
 //
 //     machine ALPHA BETA GAMMA NEAR_BELOW               seconds, as in extend::machine; instead of a measurement
-//     schedule COLLECTIVE RANKS BYTES NAME              for so many ranks, from so many bytes of the larger buffer on,
-//                                                       up to the next such line; a family, eager, or automatic: there
-//                                                       the library chooses
+//     schedule COLLECTIVE RANKS BYTES NAME              for this many ranks, from this many bytes of the larger buffer
+//                                                       on, up to the next such line; a family, eager, or automatic:
+//                                                       there the library chooses
 //     gpu_schedule COLLECTIVE RANKS BYTES NAME          the same for calls of cuda::communicator; also
 //                                                       host_hierarchy<...>
 //     gpu_links ROUND BYTE FAR_ROUND FAR_BYTE           seconds of a round and of a byte between GPUs, within a host

@@ -251,7 +251,7 @@ int hops_if_eager(const local_ranks& ranks, collective what, std::uint64_t longe
 
 /// Checks and launches a call of all local ranks. `all`: their buffers, in the order of ranks.ranks(). `offsets`: where
 /// user blocks begin (n + 1 entries); empty: they are balanced. `by`: by(bytes, go) calls go(map, schedule) with the
-/// slot map of the schedule for a call of so many bytes, and with that schedule as kernels reach it. Throws
+/// slot map of the schedule for a call of this many bytes, and with that schedule as kernels reach it. Throws
 /// invalid_argument, unsupported, wrong_schedule, peer_failed, std::bad_alloc.
 template <collective what, class T, class D, class By, class Op, class Epilogue>
 void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all, int root, const By& by, const Op& op,
