@@ -38,7 +38,9 @@ print(x[0])
 
 
 def test_arguments_modules_and_output_as_it_is(tmp_path):
-    (tmp_path / "a_module.py").write_text("import sys, os; print(sys.argv[1:], os.environ['COLLS_SIZE'])")
+    (tmp_path / "a_module.py").write_text(
+        # One write a line: print() makes two, and the other rank's line may come between them.
+        "import sys, os; sys.stdout.write(f\"{sys.argv[1:]} {os.environ['COLLS_SIZE']}\\n\")")
     done = launch("-n", "2", "--no-label", "-m", "a_module", "-n", "--x", cwd=tmp_path)
     assert done.returncode == 0 and done.stdout == "['-n', '--x'] 2\n" * 2, done
     assert launch("-n", "0", "a.py").returncode == 2
