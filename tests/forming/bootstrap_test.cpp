@@ -214,11 +214,15 @@ TEST_CASE("bootstrap: on several hosts, with equally and with unequally many mem
 }
 
 TEST_CASE("bootstrap: members share a host where each has that of the first", "[bootstrap]") {
-    std::vector<colls::detail::member_record> all(3);
-    CHECK(colls::detail::all_on_one_host(all));
-    for (colls::detail::member_record& m : all) {
+    struct : colls::member_exchange {
+        void all_gather(const void*, std::size_t, void*) override {}
+    } unused;
+    colls::detail::forming f{.exchange = unused, .rank = 0, .size = 3, .env = {}};
+    f.all.resize(3);
+    CHECK(f.on_one_host());
+    for (colls::detail::member_record& m : f.all) {
         m.host = 7;
-        CHECK_FALSE(colls::detail::all_on_one_host(all));
+        CHECK_FALSE(f.on_one_host());
         m.host = 0;
     }
 }

@@ -5,7 +5,7 @@
 #include "support/says.hpp"
 
 #include <colls/detail/support/host.hpp>
-#include <colls/net/detail/forming/rendezvous.hpp>
+#include <colls/net/detail/forming/world.hpp>
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -58,6 +58,13 @@ std::vector<launch> ranks_of(int size, int port) {
     return all;
 }
 
+/// What a rank knows once all have met, and have exchanged where each listens.
+struct meeting {
+    std::unique_ptr<rank_star> star;
+    std::vector<member_record> processes{};
+    std::vector<member> members{};
+    descriptor listening{};
+};
 struct outcome {
     std::optional<meeting> met;
     std::optional<colls::error> failed;
@@ -67,7 +74,17 @@ struct outcome {
 outcome meet_as(const launch& l, double timeout = ample) {
     outcome o;
     try {
-        o.met = meet(l, timeout);
+        meeting m{meet(l, timeout)};
+        if (l.size > 1) {
+            forming f{
+                .exchange = *m.star, .rank = l.rank, .size = l.size, .env = environment::read(), .listen = [&](bool) {
+                    return listen_for_members(l, m.star->at);
+                }};
+            meet_members(f, false);
+            m.processes = f.all;
+            m.members = exchange_addresses(f, m.listening);
+        }
+        o.met = std::move(m);
     } catch (const colls::error& e) {
         o.failed = e;
     }
@@ -110,16 +127,16 @@ void check_met(const std::vector<outcome>& outcomes) {
         INFO("rank " << r << ": " << outcomes[r].text());
         REQUIRE(outcomes[r].met);
         const meeting &m = *outcomes[r].met, &first = *outcomes[0].met;
-        CHECK(m.rank == static_cast<int>(r));
-        CHECK(m.size == static_cast<int>(outcomes.size()));
-        CHECK(m.group == first.group);
-        CHECK(m.group != 0);
+        CHECK(m.star->own() == static_cast<int>(r));
+        if (outcomes.size() == 1) continue;
         REQUIRE(m.members.size() == outcomes.size());
+        CHECK(m.processes[0].group == first.processes[0].group);
         CHECK(local_address(m.listening.get()) == m.members[r].at);
         for (std::size_t q = 0; q < outcomes.size(); ++q) {
             CHECK(m.members[q].at == first.members[q].at);
-            CHECK(m.members[q].host == first.members[q].host);
-            CHECK(m.members[q].pid == first.members[q].pid);
+            CHECK(m.processes[q].host == first.processes[q].host);
+            CHECK(m.processes[q].process == getpid());
+            CHECK(m.members[q].cores == first.members[q].cores);
             for (std::size_t p = 0; p < q; ++p) CHECK_FALSE(m.members[p].at == m.members[q].at);
         }
         // And it is reached there.
@@ -168,15 +185,9 @@ struct hand {
         h.once = ours;
         h.rank = rank;
         h.size = size;
-        h.self = {7, address::loopback(AF_INET, 4711), 12345, {2, 3, 4, 0}};
+        h.pid = 12345;
         h.proof = prove(token, theirs, ours, encode(h));
         return encode(h);
-    }
-    /// What a rank sends in place of its hello.
-    std::array<std::byte, reply::bytes> failure(verdict what, int size, std::uint64_t rank, const char* why) const {
-        reply a = reply_of(what, size, rank, why);
-        a.proof = prove(token, theirs, {}, encode(a));
-        return encode(a);
     }
     void put(bytes_view bytes) { send_all(fd.get(), bytes.data(), bytes.size(), seconds_now() + ample); }
     std::optional<reply> get() {
@@ -275,9 +286,7 @@ TEST_CASE("rendezvous: ranks of groups of any size meet, in any order", "[rendez
             if (round == 2) late[0] = 0.3;  // rank 0 does not listen yet when the others try
             const auto outcomes = meet_all(ranks_of(size, size == 1 ? 0 : free_port()), late);
             check_met(outcomes);
-            CHECK(outcomes[0].met->members[0].at.is_loopback());
-            CHECK(outcomes[0].met->members[0].pid == getpid());
-            for (const outcome& o : outcomes) CHECK(o.met->members.back().host == outcomes[0].met->members[0].host);
+            if (size > 1) CHECK(outcomes[0].met->members[0].at.is_loopback());
         }
     CHECK(open_files() == files);
 }
@@ -288,7 +297,7 @@ TEST_CASE("rendezvous: groups that meet at one port one after the other have dif
     const auto b = meet_all(ranks_of(3, port));
     check_met(a);
     check_met(b);
-    CHECK(a[0].met->group != b[0].met->group);
+    CHECK(a[0].met->processes[0].group != b[0].met->processes[0].group);
 }
 
 TEST_CASE("rendezvous: processes meet, and learn each other's process ids and hosts", "[rendezvous]") {
@@ -310,10 +319,10 @@ TEST_CASE("rendezvous: processes meet, and learn each other's process ids and ho
             const outcome o = meet_as(rank_of(r, size, port));
             told t{r, 0, 0, {}};
             if (o.met) {
-                t.group = o.met->group;
+                t.group = o.met->processes[0].group;
                 for (std::size_t q = 0; q < size; ++q) {
-                    t.pids[q] = o.met->members[q].pid;
-                    t.hosts += o.met->members[q].host == o.met->members[0].host;
+                    t.pids[q] = o.met->processes[q].process;
+                    t.hosts += o.met->processes[q].host == o.met->processes[0].host;
                 }
             }
             _exit(write(out.get(), &t, sizeof t) == sizeof t ? 0 : 1);
@@ -469,7 +478,7 @@ TEST_CASE("rendezvous: ranks of different versions are refused, and both version
         }
         rank0.join();
         REQUIRE(zero.is(errc::timeout));
-        CHECK(lacks(zero.text(), {"uses colls 9.0.0 (rendezvous 4), but rank 0 uses " + own}) == "");
+        CHECK(lacks(zero.text(), {"uses colls 9.0.0 (rendezvous 5), but rank 0 uses " + own}) == "");
     }
     SECTION("of the protocol, at another rank") {
         const impostor rank0(port, [](int fd) {
@@ -479,7 +488,7 @@ TEST_CASE("rendezvous: ranks of different versions are refused, and both version
         });
         const outcome o = meet_as(rank_of(1, 2, port));
         REQUIRE(o.is(errc::mismatch));
-        CHECK(lacks(o.text(), {"rank 0 uses colls 9.0.0 (rendezvous 4), but this rank uses " + own}) == "");
+        CHECK(lacks(o.text(), {"rank 0 uses colls 9.0.0 (rendezvous 5), but this rank uses " + own}) == "");
     }
     SECTION("of the library, at another rank") {
         const impostor rank0(port, [](int fd) {
@@ -566,7 +575,7 @@ TEST_CASE("rendezvous: a rank that cannot reach rank 0 says where it has tried, 
     }
 }
 
-TEST_CASE("rendezvous: the death of rank 0 is an error of the ranks that wait for the table", "[rendezvous]") {
+TEST_CASE("rendezvous: the death of rank 0 is an error of the ranks that wait for others", "[rendezvous]") {
     const int port = free_port();
     const pid_t rank0 = fork();
     REQUIRE(rank0 >= 0);
@@ -695,8 +704,7 @@ TEST_CASE("rendezvous: stray connections do not keep the group from meeting", "[
         half.put(bytes_view(half.record(2, 3)).first(50));
     }
     SECTION("a hello with invalid fields, with the right token") {
-        for (const std::size_t at :
-            {prefix_bytes + 19, prefix_bytes + 23, prefix_bytes + 40}) {  // rank, size, kind of address
+        for (const std::size_t at : {prefix_bytes + 19, prefix_bytes + 23, prefix_bytes + 31}) {  // rank, size, process
             hand odd(port);
             auto bytes = odd.record(2, 3);
             bytes[at] = std::byte{0x80};
@@ -712,19 +720,6 @@ TEST_CASE("rendezvous: stray connections do not keep the group from meeting", "[
         REQUIRE(chatty.get());
         chatty.put(raw("and another thing"));
         chatty.wait_for_end();  // and its rank may connect again
-    }
-    SECTION("why a rank cannot take part, of a sender without the token, or of no rank") {
-        for (const auto& [what, rank, token] : {std::tuple(verdict::failed, 1u, "a guess"), {verdict::failed, 2u, ""},
-                 {verdict::formed, 1u, "the token"}, {verdict::broken, 2u, "the token"},
-                 {verdict::failed, 0u, "the token"}, {verdict::failed, 3u, "the token"}}) {
-            hand odd(port);
-            odd.token = token;
-            odd.put(odd.failure(what, 3, rank, "a fire"));
-            odd.wait_for_end();
-        }
-        hand replayed(port), other(port);
-        other.put(replayed.failure(verdict::failed, 3, 1, "a fire"));
-        other.wait_for_end();
     }
     SECTION("a hello that is replayed on another connection") {
         hand first(port), second(port);
@@ -742,21 +737,37 @@ TEST_CASE("rendezvous: stray connections do not keep the group from meeting", "[
 }
 
 TEST_CASE("rendezvous: why a rank cannot take part is the error of all", "[rendezvous]") {
-    const int port = free_port();
-    std::vector<outcome> outcomes(2);
-    {
-        std::jthread first([&] { outcomes[0] = meet_as(rank_of(0, 3, port)); });
-        std::jthread second([&] { outcomes[1] = meet_as(rank_of(1, 3, port)); });
-        hand other(port);
-        other.put(other.failure(verdict::failed, 3, 2, "rank 2 has no chair"));
-        other.wait_for_end();
+    for (const int failing : {0, 2}) {
+        const int port = free_port();
+        std::vector<outcome> outcomes(3);
+        std::vector<std::jthread> threads;
+        for (int r = 0; r < 3; ++r)
+            threads.emplace_back([&, r] {
+                try {
+                    const launch l = rank_of(r, 3, port);
+                    const auto star = meet(l, ample);
+                    environment env = environment::read();
+                    env.tcp = true;  // the ranks are threads
+                    form_over(
+                        *star, {.exchange = *star, .rank = r, .size = 3, .env = env, .listen = [&](bool) -> descriptor {
+                                    if (r == failing) throw colls::error(errc::unsupported, "colls: no chair", r);
+                                    return listen_for_members(l, star->at);
+                                }});
+                } catch (const colls::error& e) {
+                    outcomes[static_cast<std::size_t>(r)].failed = e;
+                }
+            });
+        for (std::jthread& t : threads) t.join();
+        for (std::size_t r = 0; r < 3; ++r) {
+            const outcome& o = outcomes[r];
+            INFO(failing << ", " << r << ": " << o.text());
+            CHECK(o.is(errc::unsupported));
+            CHECK(lacks(o.text(), {"no chair"}) == "");
+            if (static_cast<int>(r) == failing) continue;
+            CHECK(lacks(o.text(), {"the group was not formed: rank " + std::to_string(failing) + ": "}) == "");
+            CHECK(o.failed->peer() == failing);
+        }
     }
-    for (const outcome& o : outcomes) {
-        INFO(o.text());
-        CHECK(o.is(errc::peer_failed));
-        CHECK(lacks(o.text(), {"rank 2 has no chair"}) == "");
-    }
-    CHECK(outcomes[0].failed->peer() == 2);
 }
 
 TEST_CASE("rendezvous: ranks meet despite a thousand silent connections, or more than there are descriptors for",
@@ -851,31 +862,15 @@ TEST_CASE("rendezvous: a port that is taken", "[rendezvous]") {
 
 TEST_CASE("rendezvous: a rank 0 that does not know the token gets no rank", "[rendezvous]") {
     const int port = free_port();
-    const auto send_table = [](int fd, const std::optional<hello>& h) {
-        if (!h) return;
-        const std::vector<member> members{h->self, h->self};
-        const auto table = encode_table(members);
-        const digest wrong{};
-        send_all(fd, wrong.data(), wrong.size(), seconds_now() + ample);
-        send_all(fd, table.data(), table.size(), seconds_now() + ample);
-    };
     SECTION("by a reply") {
         const impostor other(port, [](int fd) { reply_to(fd, {verdict::accepted}, "", "a guess"); });
         const outcome o = meet_as(rank_of(1, 2, port));
         REQUIRE(o.is(errc::invalid_argument));
         CHECK(lacks(o.text(), {"tokens differ"}) == "");
     }
-    SECTION("by a table") {
-        const impostor other(port, [&](int fd) { send_table(fd, reply_to(fd, {verdict::complete})); });
-        const outcome o = meet_as(rank_of(1, 2, port), 2);
-        INFO(o.text());
-        CHECK_FALSE(o.met);
-    }
-    SECTION("by a table after a valid acceptance") {
-        const impostor other(
-            port, [&](int fd) { send_table(fd, reply_to(fd, {verdict::accepted, verdict::complete})); });
-        const outcome o = meet_as(rank_of(1, 2, port));
-        REQUIRE(o.is(errc::peer_failed));
+    SECTION("by a reply that all have come") {
+        const impostor other(port, [](int fd) { reply_to(fd, {verdict::complete}, "", "a guess"); });
+        CHECK_FALSE(meet_as(rank_of(1, 2, port), 2).met);
     }
 }
 
@@ -884,13 +879,13 @@ TEST_CASE("rendezvous: a rank that does not come to a step of forming is named a
         int pair[2];
         REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
         const descriptor silent(pair[1]);
-        std::vector<descriptor> ends;
-        if (rank == 0) ends.resize(3);  // itself, one that needs no connection, and the one that is silent
-        ends.emplace_back(pair[0]);
-        forming_line line(rank, std::move(ends));
+        std::vector<peer_line> lines;
+        if (rank == 0) lines.resize(3);  // itself, one that needs no connection, and the one that is silent
+        lines.push_back({std::make_unique<own_socket>(descriptor(pair[0]))});
+        rank_star star(rank_of(rank, 4, 1), 0.02, std::move(lines), {});
         outcome o;
         try {
-            line.meet(0.02);
+            star.meet();
         } catch (const colls::error& e) {
             o.failed = e;
         }
@@ -898,12 +893,12 @@ TEST_CASE("rendezvous: a rank that does not come to a step of forming is named a
         REQUIRE(o.is(errc::timeout));
         CHECK(o.failed->rank() == rank);
         CHECK(o.failed->peer() == silent_rank);
-        CHECK(
-            lacks(o.text(), {"rank " + std::to_string(silent_rank) + " has not formed the group within 0.02 s"}) == "");
+        CHECK(lacks(o.text(), {"rank " + std::to_string(silent_rank) +
+                                  " has not formed the group with the others within 0.02 s"}) == "");
     }
 }
 
-TEST_CASE("rendezvous: what comes of an acceptance if no table follows", "[rendezvous]") {
+TEST_CASE("rendezvous: what comes of an acceptance if no more follows", "[rendezvous]") {
     const int port = free_port();
     const auto after = [port](std::function<void(int)> act, double timeout = ample) {
         const impostor rank0(port, std::move(act));
@@ -927,17 +922,30 @@ TEST_CASE("rendezvous: what comes of an acceptance if no table follows", "[rende
     check(silent_after({verdict::accepted}, "rank 5"), errc::timeout, "after ");
     check(silent_after({verdict::accepted, verdict::waiting}, "rank 5"), errc::timeout, "after ");
     CHECK(lacks(silent_after({verdict::accepted}, "rank 5").text(), {"still waited for rank 5: were all"}) == "");
-    const outcome stopped = silent_after({verdict::accepted, verdict::complete}, "");
-    check(stopped, errc::timeout, "then did not send the table of ranks within ");
-    CHECK(lacks(stopped.text(), {"is it stopped?"}) == "");
 
-    for (const bool complete : {false, true})
-        check(after([&](int fd) {
-            reply_to(fd, {verdict::accepted, complete ? verdict::complete : verdict::waiting});
-            if (complete) send_all(fd, digest{}.data(), sizeof(digest), seconds_now() + ample);
-            shutdown(fd, SHUT_RDWR);
-        }),
-            errc::peer_failed, "then closed the connection before all ranks had connected: has it failed?");
+    check(after([&](int fd) {
+        reply_to(fd, {verdict::accepted, verdict::waiting});
+        shutdown(fd, SHUT_RDWR);
+    }),
+        errc::peer_failed, "then closed the connection before all ranks had connected: has it failed?");
+    const outcome ended = after([&](int fd) {
+        reply_to(fd, {verdict::accepted, verdict::complete});
+        shutdown(fd, SHUT_RDWR);
+    });
+    CHECK(ended.is(errc::peer_failed));
+    CHECK(ended.failed->peer() == 0);
+    CHECK(lacks(ended.text(), {"rank 0 has ended, or given up, before all had formed the group"}) == "");
+    // Bytes that are no exchange.
+    for (const char* bytes : {"dxx", "e", "colls:\nr"}) {
+        const outcome odd = after([&](int fd) {
+            reply_to(fd, {verdict::accepted, verdict::complete});
+            send_all(fd, bytes, std::strlen(bytes), seconds_now() + ample);
+            shutdown(fd, SHUT_WR);
+        });
+        INFO(bytes << ": " << odd.text());
+        CHECK(odd.is(errc::peer_failed));
+        CHECK(odd.failed->peer() == 0);
+    }
     check(after([](int fd) {
         reply_to(fd, {verdict::accepted});
         const std::array<std::byte, reply::bytes> garbage{};
@@ -1094,14 +1102,24 @@ TEST_CASE("rendezvous: records are parsed as they were written, and other bytes 
     };
     in6_addr v6;
     for (unsigned char& b : v6.s6_addr) b = static_cast<unsigned char>(random() | 1);
-    const member members[] = {{random(), address::of_v4(0x0a000001, 65535), 1, {1, 0, 1, 0}},
-        {random(), address::of_v6(v6, 1), INT64_MAX, {INT32_MAX, UINT32_MAX, INT32_MAX, INT32_MAX}}};
+    const member members[] = {{address::of_v4(0x0a000001, 65535), {1, 0, 1, 0}},
+        {address::of_v6(v6, 1), {INT32_MAX, UINT32_MAX, INT32_MAX, INT32_MAX}}};
     for (const member& m : members) {
+        std::byte bytes[member_bytes];
+        encoder{bytes}(m);
+        member back;
+        decoder in(bytes);
+        in(back);
+        CHECK(in.sound());
+        CHECK(back.at == m.at);
+        CHECK(back.cores == m.cores);
+    }
+    for (const std::int64_t pid : {std::int64_t{0}, std::int64_t{INT64_MAX}}) {
         hello h;
         h.library = 7;
         h.rank = 3;
         h.size = 1 << 20;
-        h.self = m;
+        h.pid = pid;
         any(h.once);
         any(h.proof);
         const auto bytes = encode(h);
@@ -1111,10 +1129,7 @@ TEST_CASE("rendezvous: records are parsed as they were written, and other bytes 
         CHECK(back->once == h.once);
         CHECK(back->rank == 3);
         CHECK(back->size == 1 << 20);
-        CHECK(back->self.host == m.host);
-        CHECK(back->self.pid == m.pid);
-        CHECK(back->self.at == m.at);
-        CHECK(back->self.cores == m.cores);
+        CHECK(back->pid == pid);
         CHECK(back->proof == h.proof);
         // Little-endian on any machine.
         CHECK(bytes[prefix_bytes + 16] == std::byte{3});
@@ -1156,45 +1171,54 @@ TEST_CASE("rendezvous: records are parsed as they were written, and other bytes 
     std::fill_n(full.begin() + prefix_bytes + 16, reply::most_text, std::byte{'x'});
     REQUIRE(parse<reply>(full));
     CHECK(std::string(parse<reply>(full)->text).size() == reply::most_text);
-
-    const auto table = encode_table(members);
-    const auto read = parse_table(table, 2);
-    REQUIRE(read);
-    CHECK((*read)[1].at == members[1].at);
-    CHECK_FALSE(parse_table(table, 1));
-    CHECK_FALSE(parse_table(table, 3));
-    CHECK_FALSE(parse_table({}, 0));
-    CHECK_FALSE(parse_table({}, -1));
+    // A refusal says its code, and whom it is about.
+    for (const int about : {colls::none, 0, 1, (1 << 30)})
+        for (const errc code : {errc::timeout, errc::mismatch, errc::peer_failed}) {
+            const auto r = parse<reply>(encode(refusal(code, about, "a\nreason")));
+            REQUIRE(r);
+            CHECK(code_of(*r) == code);
+            CHECK(about_of(*r) == about);
+            CHECK(std::string(r->text) == "a?reason");
+        }
+    CHECK(code_of(reply_of(verdict::failed, 1, 255)) == errc::peer_failed);
+    CHECK(code_of(reply_of(verdict::failed, 1, 0)) == errc::peer_failed);
 }
 
 TEST_CASE("rendezvous: each field of a record is taken at the ends of its range, and rejected beyond", "[rendezvous]") {
     const auto takes_hello = [](void (*change)(hello&)) {
         hello h;  // all fields at their least
         h.size = 1;
-        h.self = {0, address::of_v4(1, 1), 0, {1, 0, 1, 0}};
         change(h);
-        const auto table = encode_table({&h.self, 1});
         const auto back = parse<hello>(encode(h));
         if (back) CHECK(encode(*back) == encode(h));
-        const bool in_table = parse_table(table, 1).has_value();
-        return std::pair(back.has_value(), in_table);
+        return back.has_value();
     };
-    constexpr std::pair both(true, true), table_alone(false, true), neither(false, false);
-    CHECK(takes_hello([](hello&) {}) == both);
-    CHECK(takes_hello([](hello& h) { h.rank = INT32_MAX; }) == both);
-    CHECK(takes_hello([](hello& h) { h.size = INT32_MAX; }) == both);
-    CHECK(takes_hello([](hello& h) { h.self.at = address::of_v4(~0u, 65535); }) == both);
-    CHECK(takes_hello([](hello& h) { h.rank = -1; }) == table_alone);
-    CHECK(takes_hello([](hello& h) { h.size = 0; }) == table_alone);
-    CHECK(takes_hello([](hello& h) { h.size = -1; }) == table_alone);
-    CHECK(takes_hello([](hello& h) { h.self.pid = -1; }) == neither);
-    CHECK(takes_hello([](hello& h) { h.self.cores.cores = 0; }) == neither);
-    CHECK(takes_hello([](hello& h) { h.self.cores.most = 0; }) == neither);
-    CHECK(takes_hello([](hello& h) { h.self.cores.launched = -1; }) == neither);
-    CHECK(takes_hello([](hello& h) { h.self.at = address::of_v4(1, 0); }) == neither);
-    CHECK(takes_hello([](hello& h) { h.self.at = address::of_v4(0, 1); }) == neither);
-    CHECK(takes_hello([](hello& h) { h.self.at = address::of_v6(in6addr_any, 1); }) == neither);
-    CHECK(takes_hello([](hello& h) { h.self.at = address::of_v6(in6addr_loopback, 1); }) == both);
+    CHECK(takes_hello([](hello&) {}));
+    CHECK(takes_hello([](hello& h) { h.rank = INT32_MAX; }));
+    CHECK(takes_hello([](hello& h) { h.size = INT32_MAX; }));
+    CHECK_FALSE(takes_hello([](hello& h) { h.rank = -1; }));
+    CHECK_FALSE(takes_hello([](hello& h) { h.size = 0; }));
+    CHECK_FALSE(takes_hello([](hello& h) { h.size = -1; }));
+    CHECK_FALSE(takes_hello([](hello& h) { h.pid = -1; }));
+
+    const auto takes_member = [](void (*change)(member&)) {
+        member m{address::of_v4(1, 1), {1, 0, 1, 0}};
+        change(m);
+        std::byte bytes[member_bytes];
+        encoder{bytes}(m);
+        decoder in(bytes);
+        in(m);
+        return in.sound();
+    };
+    CHECK(takes_member([](member&) {}));
+    CHECK(takes_member([](member& m) { m.at = address::of_v4(~0u, 65535); }));
+    CHECK_FALSE(takes_member([](member& m) { m.cores.cores = 0; }));
+    CHECK_FALSE(takes_member([](member& m) { m.cores.most = 0; }));
+    CHECK_FALSE(takes_member([](member& m) { m.cores.launched = -1; }));
+    CHECK_FALSE(takes_member([](member& m) { m.at = address::of_v4(1, 0); }));
+    CHECK_FALSE(takes_member([](member& m) { m.at = address::of_v4(0, 1); }));
+    CHECK_FALSE(takes_member([](member& m) { m.at = address::of_v6(in6addr_any, 1); }));
+    CHECK(takes_member([](member& m) { m.at = address::of_v6(in6addr_loopback, 1); }));
 
     const auto takes_reply = [](void (*change)(reply&)) {
         reply a = reply_of(verdict::accepted, 1, 0);

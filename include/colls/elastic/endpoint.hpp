@@ -72,7 +72,7 @@ struct join_options {
 /// mismatch where lists, versions or transports differ; timeout where one does not come by the deadline; peer_failed
 /// where one has died or cannot take part. error::peer() is a position in the list.
 ///
-/// Costs three or four exchanges of at most 64 bytes over the first process, which has n - 1 connections meanwhile.
+/// Costs five exchanges of at most 64 bytes over the first process, which has n - 1 connections meanwhile.
 communicator join(
     endpoint& own, std::string_view uuid, std::span<const std::string> handles, const join_options& how = {});
 

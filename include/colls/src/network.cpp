@@ -6,4 +6,4 @@
 #define COLLS_SEPARATE_SOURCE
 #include <colls/elastic/detail/member.hpp>
 #include <colls/messages/detail/messaging_backend.hpp>
-#include <colls/net/detail/forming/bootstrap.hpp>
+#include <colls/net/detail/forming/world.hpp>

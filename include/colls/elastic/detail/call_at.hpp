@@ -97,7 +97,7 @@ private:
             if (read == arriving::whole && p && !c) {
                 error_text text;
                 text << "it uses colls " << *p << ", but this process uses colls " << prefix{};
-                return answer(a, refusal(errc::mismatch, none, text.text()));
+                return answer(a, rendezvous::refusal(errc::mismatch, none, text.text()));
             }
             if (!c) return {};
             a.line.host = c->once, a.line.guest = knock_.once = random_bytes<nonce>();
@@ -113,7 +113,7 @@ private:
         if (!r) return fail(a, EPROTO), std::nullopt;
         const bool known = same(r->proof, prove(token_, a.line.host, a.line.guest, a.line.in.bytes()));
         if (!known)
-            return answer(a, refusal(errc::invalid_argument, none,
+            return answer(a, rendezvous::refusal(errc::invalid_argument, none,
                                  "the tokens differ: set COLLS_TOKEN to the same value in all processes"));
         if (r->what == verdict::other_endpoint) return fail(a, ESTALE), std::nullopt;
         a.line.in.clear();

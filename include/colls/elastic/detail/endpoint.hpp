@@ -4,61 +4,12 @@
 
 #include <colls/elastic/detail/knock.hpp>
 #include <colls/elastic/endpoint.hpp>
-#include <colls/net/detail/connection/tcp_node.hpp>
 #include <colls/net/detail/forming/meeting.hpp>
 
 #include <memory>
 
 namespace colls::inline v1 {
 namespace detail::endpoints {
-
-/// A socket that a forked child closes.
-struct own_socket : watched_socket {
-    explicit own_socket(descriptor&& f) {
-        fd = std::move(f);
-        open_sockets::all().add(*this);
-    }
-    own_socket(const own_socket&) = delete;
-    own_socket& operator=(const own_socket&) = delete;
-    ~own_socket() { open_sockets::all().remove(*this); }
-};
-
-/// A record that arrives in pieces.
-class arriving {
-public:
-    enum outcome { not_yet, whole, ended };
-    /// Reads until there are `wanted` bytes. Never waits.
-    outcome read(int fd, std::size_t wanted) {
-        bytes_.resize(std::max(bytes_.size(), wanted));
-        while (got_ < wanted) {
-            const ssize_t n = ::recv(fd, bytes_.data() + got_, wanted - got_, MSG_DONTWAIT);
-            if (n > 0)
-                got_ += static_cast<std::size_t>(n);
-            else if (n == 0 || errno != EINTR)
-                return n < 0 && may_try_again(errno) ? not_yet : ended;
-        }
-        return whole;
-    }
-    rendezvous::bytes_view bytes() const { return {bytes_.data(), got_}; }
-    void clear() { got_ = 0; }
-
-private:
-    std::vector<std::byte> bytes_;
-    std::size_t got_ = 0;
-};
-
-/// A connection of a process that has come to this endpoint, or to which this one has gone, once both know each other.
-struct peer_line {
-    std::unique_ptr<own_socket> socket;
-    rendezvous::nonce host{}, guest{};  ///< the random numbers of the endpoint, and of the one that came
-    arriving in{};
-
-    int fd() const { return socket->fd.get(); }
-    /// False: the connection has ended, or its buffer is full of what the peer does not read.
-    bool send(const rendezvous::reply& a, std::string_view token, double until = 0) const {
-        return rendezvous::send_record(fd(), rendezvous::sealed(a, token, host, guest), until) == 0;
-    }
-};
 
 /// One that has knocked, and waits for an answer.
 struct visitor {
@@ -67,28 +18,13 @@ struct visitor {
     handle own;  ///< the visitor's
 };
 
-/// The bytes at a poll, and until when.
-class poll_set {
-public:
-    void add(int fd, short events) { all_.push_back({fd, events, 0}); }
-    /// At most until then, and for a short time, after which a wait hook has its turn.
-    void wait(double until) {
-        call_wait_hook();
-        poll(all_.data(), all_.size(), std::min(milliseconds_until(until), 20));
-        all_.clear();
-    }
-
-private:
-    std::vector<pollfd> all_;
-};
-
 }  // namespace detail::endpoints
 
 struct endpoint::state {
     static constexpr std::size_t most_silent = 256, most_waiting = 1024, most_used = 65536;
     static constexpr double knock_timeout = 5;  ///< seconds in which a connection must have knocked
 
-    std::unique_ptr<detail::endpoints::own_socket> listening;
+    std::unique_ptr<detail::own_socket> listening;
     detail::endpoints::handle own;
     std::string text;  ///< of `own`
     std::string token;
@@ -128,7 +64,7 @@ struct endpoint::state {
         std::erase_if(visitors, [](visitor& v) { return v.line.in.read(v.line.fd(), 1) != arriving::not_yet; });
         if (visitors.size() > most_waiting) visitors.erase(visitors.begin());
     }
-    void watch(detail::endpoints::poll_set& p) const {
+    void watch(detail::poll_set& p) const {
         if (silent_.size() < most_silent && detail::seconds_now() >= next_accept) p.add(listening->fd.get(), POLLIN);
         for (const silent& s : silent_) p.add(s.line.fd(), POLLIN);
         for (const detail::endpoints::visitor& v : visitors) p.add(v.line.fd(), POLLIN);
@@ -136,7 +72,7 @@ struct endpoint::state {
 
 private:
     struct silent {
-        detail::endpoints::peer_line line;
+        detail::peer_line line;
         double since;
         bool refused = false;
     };
@@ -185,7 +121,7 @@ private:
         return false;
     }
     bool refuse(silent& s, detail::rendezvous::verdict what, const detail::error_text& why) {
-        detail::rendezvous::reply a = detail::endpoints::refusal(errc::peer_failed, none, why.text());
+        detail::rendezvous::reply a = detail::rendezvous::refusal(errc::peer_failed, none, why.text());
         a.what = what;
         s.line.send(a, token);
         shutdown(s.line.fd(), SHUT_WR);

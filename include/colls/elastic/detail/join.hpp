@@ -17,25 +17,18 @@ namespace colls::inline v1 {
     if (e.has_used(number_of_group(uuid)))
         refuse_join(uuid, error_text() << "this endpoint has used that uuid before: each attempt needs a new one");
     if (how.timeout < 0) refuse_join(uuid, error_text() << "the timeout is " << how.timeout << " s");
-    star s(e, uuid, list, how.timeout > 0 ? how.timeout : environment::read().timeout);
-    try {
-        s.meet();
-        communicator comm = bootstrap(list.own, list.size(), s,
-            {.interface_name = how.interface_name, .timeout = s.seconds_left(), .own_memory = true});
-        const char formed = 1;
-        std::vector<char> all(handles.size());
-        s.all_gather(&formed, 1, all.data());  // nobody has the group before all have it
-        return comm;
-    } catch (const error& x) {
-        if (std::string_view(x.what()).starts_with("colls: join ")) throw;
-        if (x.code() == errc::peer_failed) s.look_for_cause();
-        // An error of the forming: ranks are positions.
-        const int about = x.peer() == none ? list.own : x.peer();
-        s.fail(x.code(), about, error_text() << list.name(about) << ": " << quoted(x.what()));
-    } catch (const std::exception& x) {
-        s.tell(errc::peer_failed, list.own, std::string(list.name(list.own)) + ": " + x.what());
-        throw;
-    }
+    environment env = environment::read();
+    star s(e, uuid, list, how.timeout > 0 ? how.timeout : env.timeout);
+    s.meet_all();
+    env.timeout = s.seconds_left();
+    return form_over(
+        s, {.exchange = s,
+               .rank = list.own,
+               .size = list.size(),
+               .env = env,
+               .keeps_memory = false,
+               .source = "join",
+               .listen = [&](bool alone) { return listen_for_members(list.own, how.interface_name, alone); }});
 }
 
 }  // namespace colls::inline v1

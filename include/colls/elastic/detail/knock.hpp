@@ -35,18 +35,4 @@ struct knock {
     return n;
 }
 
-/// A reply that ends an attempt: its code, and the position that it is about, travel in `group`.
-[[gnu::cold]] inline rendezvous::reply refusal(errc code, int about, std::string_view why) {
-    rendezvous::reply a{.what = rendezvous::verdict::failed, .size = 1};
-    a.group = static_cast<std::uint64_t>(code) | static_cast<std::uint64_t>(about + 1) << 8;
-    rendezvous::set_text(a, why);
-    return a;
-}
-inline errc code_of(const rendezvous::reply& a) {
-    const auto code = a.group & 0xff;
-    return code >= 1 && code <= static_cast<std::uint64_t>(errc::peer_failed) ? static_cast<errc>(code)
-                                                                              : errc::peer_failed;
-}
-inline int about_of(const rendezvous::reply& a) { return static_cast<int>(a.group >> 8 & 0x7fffffff) - 1; }
-
 }  // namespace colls::inline v1::detail::endpoints

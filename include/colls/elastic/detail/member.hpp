@@ -45,13 +45,17 @@ struct invitation {
     std::uint64_t epoch = 0;
     std::vector<std::string> handles;
 };
+/// Shows that the writer of the list knows the token; `to`: the connection on which it travels.
+[[gnu::cold]] inline digest proof_of(rendezvous::bytes_view list, const peer_line& to, std::string_view token) {
+    return keyed_digest(std::as_bytes(std::span(token)), {to.host, to.guest, list});
+}
 /// False: the visitor has gone.
 [[gnu::cold]] inline bool invite(const visitor& v, const invitation& i, std::string_view token) {
     rendezvous::reply a{
         .what = rendezvous::verdict::complete, .size = static_cast<std::int32_t>(i.handles.size()), .group = i.epoch};
     rendezvous::set_text(a, i.uuid);
     const std::vector<std::byte> list = encode_handles(i.handles);
-    const digest proof = rendezvous::prove_table(token, v.line.host, v.line.guest, sha256().add(list).finish());
+    const digest proof = proof_of(list, v.line, token);
     const double until = seconds_now() + 1;
     return v.line.send(a, token, until) && rendezvous::send_record(v.line.fd(), proof, until) == 0 &&
            rendezvous::send_record(v.line.fd(), list, until) == 0;
@@ -65,7 +69,7 @@ struct invitation {
     const auto list = rendezvous::bytes_view(bytes).subspan(sizeof(digest));
     digest proof;
     std::copy_n(bytes.begin(), proof.size(), proof.begin());
-    if (!same(proof, rendezvous::prove_table(token, from.host, from.guest, sha256().add(list).finish()))) return {};
+    if (!same(proof, proof_of(list, from, token))) return {};
     return invitation{a.text, a.group, decode_handles(list)};
 }
 
@@ -414,7 +418,7 @@ private:
                     detail::error_text() << "colls: elastic: " << comm.size() << " members are left, and " << how.min
                                          << " are needed (min): nobody has come within " << how.timeout << " s",
                     comm.rank());
-            detail::endpoints::poll_set p;
+            detail::poll_set p;
             own.opened().watch(p);
             p.wait(detail::seconds_now() + 0.02);
             bool broken = false;
@@ -453,7 +457,7 @@ private:
                 if (const auto a = c->step()) {
                     if (const auto i = read_invitation(*a, c->take(), e.token, seconds_now() + 5)) return *i;
                     why = a->text;
-                    if (a->what == rendezvous::verdict::failed && code_of(*a) == errc::invalid_argument)
+                    if (a->what == rendezvous::verdict::failed && rendezvous::code_of(*a) == errc::invalid_argument)
                         throw error(errc::invalid_argument, error_text() << "colls: elastic: not admitted: " << why);
                     c.reset();
                 } else if (c->over()) {

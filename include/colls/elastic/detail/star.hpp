@@ -4,12 +4,9 @@
 // While one has not come, the leader knocks at its endpoint, and so hears at once when its process ends; where the
 // other one leads as well, since it has another list, it refuses. A member hears from its own connection that the
 // leader has ended. Whoever gives up tells the leader why, and the leader tells all.
-//
-// What travels after a knock: replies (records.hpp), and the bytes of exchanges, each behind a byte 'd'.
 // IWYU pragma: private, include <colls/elastic.hpp>
 #pragma once
 
-#include <colls/bootstrap/member_exchange.hpp>
 #include <colls/elastic/detail/call_at.hpp>
 
 #include <unordered_map>
@@ -81,113 +78,50 @@ struct join_list {
     return l;
 }
 
-class star final : public member_exchange {
+class star final : public star_exchange {
 public:
     star(endpoint::state& e, std::string_view uuid, const join_list& list, double timeout)
-        : e_(e), uuid_(uuid), list_(list), timeout_(timeout), until_(seconds_now() + timeout) {
+        : star_exchange(list.own, list.size(), timeout, seconds_now() + timeout), e_(e), uuid_(uuid), list_(list) {
         said_.group = e.joining = number_of_group(uuid);
         e.use(said_.group);
         said_.list = list.in_order, said_.set = list.set;
         said_.position = list.own, said_.size = list.size();
         e.text.copy(said_.own, handle::most_text);
-        lines_.resize(list.members.size());
+        lines_.resize(leads() ? list.members.size() : 1);
     }
-    star(const star&) = delete;
-    star& operator=(const star&) = delete;
     /// Those that come later, or twice, are refused.
     ~star() override {
         e_.joining = {};
         for (visitor& v : take_visitors())
-            v.line.send(refusal(errc::peer_failed, none, "its attempt with that uuid has ended"), e_.token);
+            v.line.send(rendezvous::refusal(errc::peer_failed, none, "its attempt with that uuid has ended"), e_.token);
     }
 
     /// Returns when all have come. Throws colls::error.
-    [[gnu::cold]] void meet() {
+    [[gnu::cold]] void meet_all() {
         if (list_.size() == 1) return;
         leads() ? gather() : go();
     }
     double seconds_left() const { return std::max(until_ - seconds_now(), 0.1); }
 
-    [[gnu::cold]] void all_gather(const void* own, std::size_t bytes, void* all) override {
-        const auto n = static_cast<std::size_t>(list_.size());
-        const auto to = static_cast<std::byte*>(all);
-        if (over_) throw *over_;
-        std::memcpy(to + static_cast<std::size_t>(list_.own) * bytes, own, bytes);
-        if (n == 1) return;
-        std::vector<std::byte> message(1 + (leads() ? n : 1) * bytes, data_mark);
-        if (!leads()) {
-            std::memcpy(message.data() + 1, own, bytes);
-            send(0, message);
-        }
-        // Each line that has something to say, in any order.
-        std::vector<char> heard(n, 0);
-        heard[static_cast<std::size_t>(list_.own)] = 1;
-        if (!leads()) heard.assign(n, 1), heard[0] = 0;
-        const std::size_t wanted = leads() ? bytes : n * bytes;
-        for (poll_set p;; p.wait(until_)) {
-            int missing = none;
-            for (std::size_t i = 0; i < n; ++i)
-                if (!heard[i]) {
-                    if (hear_data(static_cast<int>(i), leads() ? to + i * bytes : to, wanted)) {
-                        heard[i] = 1;
-                        continue;
-                    }
-                    missing = static_cast<int>(i);
-                    p.add(lines_[i].fd(), POLLIN);
-                } else if (leads() && static_cast<int>(i) != list_.own) {
-                    hear_failure(static_cast<int>(i));
-                }
-            if (missing == none) break;
-            if (seconds_now() > until_)
-                fail(errc::timeout, missing,
-                    error_text() << list_.name(missing) << " has not formed the group with the others within "
-                                 << timeout_ << " s: is it stopped?");
-        }
-        if (!leads()) return;
-        std::memcpy(message.data() + 1, all, n * bytes);
-        for (int i = 1; i < list_.size(); ++i) send(i, message);
-    }
-
-    void look_for_failure() override {
-        if (over_) throw *over_;
-        const double now = seconds_now();
-        if (now < looked_at_ + 1e-3) return;
-        looked_at_ = now;
-        for (int i = 0; i < list_.size(); ++i)
-            if (line(i).socket) hear_failure(i);
-    }
-    /// Throws if another one has said why it has given up, or does within a moment: for a process to which that one
-    /// seems to have ended.
-    void look_for_cause() {
-        for (const double until = seconds_now() + 0.3; !told_ && seconds_now() < until; look_for_failure())
-            poll(nullptr, 0, 1);
-    }
-
-    /// This process cannot take part: the others hear why. Does nothing where they know already.
-    [[gnu::cold]] void tell(errc code, int about, std::string_view why) {
-        if (std::exchange(told_, true)) return;
-        if (why.starts_with("colls: ")) why.remove_prefix(7);
+    std::string name(int i) const override { return list_.name(i); }
+    [[gnu::cold]] void tell(errc code, int about, std::string_view why) override {
+        if (told()) return;
         e_.last = said_.group, e_.last_end = why.substr(0, 160);
-        const rendezvous::reply a = refusal(code, about, why);
-        for (std::size_t i = 0; i < lines_.size(); ++i)
-            if (lines_[i].socket) lines_[i].send(a, e_.token);
         // Those that have not come, and wait, are told, too.
-        for (visitor& v : take_visitors()) v.line.send(a, e_.token);
+        for (visitor& v : take_visitors()) v.line.send(rendezvous::refusal(code, about, why), e_.token);
         for (watched& w : watches_) w.call.reset();
-        drain();
+        star_exchange::tell(code, about, why);
     }
-    /// Says that it is about this join, and tells the others.
-    [[noreturn, gnu::cold]] void fail(errc code, int about, const error_text& why) {
-        tell(code, about, why.text());
-        throw_of(code, about, why);
-    }
-    [[noreturn, gnu::cold]] void throw_of(errc code, int about, const error_text& why) {
-        over_.emplace(code, error_text() << "colls: join '" << uuid_.substr(0, 60) << "': " << why, list_.own, about);
-        throw *over_;
+    /// Ranks are positions.
+    [[gnu::cold]] error pass_on(const error& x) override {
+        const int about = x.peer() == none ? own() : x.peer();
+        error_text why;
+        why << name(about) << ": " << quoted(x.what());
+        tell(x.code(), about, why.text());
+        return error_of(x.code(), about, why);
     }
 
 private:
-    static constexpr std::byte data_mark{'d'};
     static constexpr double patience = 0.05;        // seconds after which the leader looks whether a member is alive
     static constexpr double report_interval = 0.1;  // between two replies that name those that are missing
 
@@ -197,7 +131,9 @@ private:
         bool met = false;
     };
 
-    bool leads() const { return list_.own == 0; }
+    error error_of(errc code, int about, const error_text& why) const override {
+        return {code, error_text() << "colls: join '" << uuid_.substr(0, 60) << "': " << why, own(), about};
+    }
 
     // The leader.
     [[gnu::cold]] void gather() {
@@ -240,7 +176,7 @@ private:
         if (line(i).socket) {
             error_text text;
             text << list_.name(i) << " has come twice: do two processes use one handle?";
-            v.line.send(refusal(errc::invalid_argument, i, text.text()), e_.token);
+            v.line.send(rendezvous::refusal(errc::invalid_argument, i, text.text()), e_.token);
             return;
         }
         line(i) = std::move(v.line);
@@ -253,13 +189,13 @@ private:
         error_text text;
         text << "the lists differ: that of " << v.own.place();
         if (v.said.set == list_.set && v.said.size == list_.size())
-            text << " has the same handles as that of " << list_.at(list_.own).place() << ", in another order";
+            text << " has the same handles as that of " << list_.at(own()).place() << ", in another order";
         else
             text << " has " << v.said.size << (v.said.size == 1 ? " handle" : " handles") << ", that of "
-                 << list_.at(list_.own).place() << " has " << list_.size()
+                 << list_.at(own()).place() << " has " << list_.size()
                  << (v.said.size == list_.size() ? " others" : "");
         text << ": all must call join with the same list";
-        v.line.send(refusal(errc::mismatch, none, text.text()), e_.token);
+        v.line.send(rendezvous::refusal(errc::mismatch, none, text.text()), e_.token);
         fail(errc::mismatch, none, text);
     }
     /// A member that has not come: is its process there?
@@ -282,7 +218,7 @@ private:
             }
             if (a->what == rendezvous::verdict::broken)
                 fail(errc::peer_failed, i, error_text() << list_.name(i) << " does not come: " << a->text);
-            fail(code_of(*a), i, error_text() << list_.name(i) << " has refused: " << a->text);
+            fail(rendezvous::code_of(*a), i, error_text() << list_.name(i) << " has refused: " << a->text);
         }
         if (w.call->over() && w.call->gone())
             fail(errc::peer_failed, i,
@@ -342,7 +278,7 @@ private:
             if (!line(0).socket) {
                 if (const auto a = call.step()) {
                     line(0) = call.take();
-                    hear(*a);
+                    hear(0, *a);
                 } else if (call.over() && call.gone()) {
                     fail(errc::peer_failed, 0,
                         error_text() << list_.name(0) << " is not there any more: " << call.why()
@@ -354,7 +290,7 @@ private:
             while (line(0).socket && !complete)
                 if (const auto a = read_reply(0)) {
                     complete = a->what == rendezvous::verdict::complete;
-                    if (!complete) hear(*a);
+                    if (!complete) hear(0, *a);
                 } else {
                     p.add(line(0).fd(), POLLIN);
                     break;
@@ -366,7 +302,7 @@ private:
                 if (line(0).socket && missing_ > 0 && missing_ < list_.size())
                     fail(errc::timeout, missing_,
                         text << list_.name(missing_) << " has not come within " << timeout_
-                             << " s: " << list_.at(list_.own).place() << " has waited for it, like " << list_.name(0));
+                             << " s: " << list_.at(own()).place() << " has waited for it, like " << list_.name(0));
                 if (line(0).socket)
                     text << list_.name(0) << " has accepted this process, and said no more within " << timeout_
                          << " s: is it stopped?";
@@ -382,37 +318,21 @@ private:
         knocked_.clear();
     }
     // For whom the leader waits. Throws where it has refused, or given up.
-    [[gnu::cold]] void hear(const rendezvous::reply& a) {
+    [[gnu::cold]] void hear(int i, const rendezvous::reply& a) override {
         using rendezvous::verdict;
+        if (leads()) return star_exchange::hear(i, a);
         if (a.what == verdict::accepted || a.what == verdict::waiting) {
-            missing_ = about_of(a);
+            missing_ = rendezvous::about_of(a);
             return;
         }
-        told_ = true;  // by the leader
         if (a.what == verdict::version_skew)
-            throw_of(errc::mismatch, 0, error_text() << list_.name(0) << " has refused this process: " << a.text);
+            stop_as_told(errc::mismatch, 0, error_text() << name(0) << " has refused this process: " << a.text);
         if (a.what == verdict::broken)
-            throw_of(errc::peer_failed, 0, error_text() << list_.name(0) << " does not come: " << a.text);
-        throw_of(code_of(a), about_of(a), error_text() << a.text);
+            stop_as_told(errc::peer_failed, 0, error_text() << name(0) << " does not come: " << a.text);
+        stop_as_told(rendezvous::code_of(a), rendezvous::about_of(a), error_text() << a.text);
     }
 
     // Both.
-    // What was told is to be read: bytes that a closed socket has not read are answered by a reset, which overtakes it.
-    [[gnu::cold]] void drain() {
-        for (const peer_line& l : lines_)
-            if (l.socket) shutdown(l.fd(), SHUT_WR);
-        std::byte waste[512];
-        for (const double until = seconds_now() + 0.3; seconds_now() < until; poll(nullptr, 0, 1)) {
-            bool open = false;
-            for (peer_line& l : lines_) {
-                ssize_t n = 1;
-                while (l.socket && n > 0) n = ::recv(l.fd(), waste, sizeof waste, MSG_DONTWAIT);
-                if (n == 0 || !may_try_again(errno)) l.socket.reset();
-                open = open || l.socket;
-            }
-            if (!open) return;
-        }
-    }
     /// Those that have come for this group.
     std::vector<visitor> take_visitors() {
         std::vector<visitor> mine;
@@ -423,9 +343,8 @@ private:
         });
         return mine;
     }
-    peer_line& line(int i) { return lines_[static_cast<std::size_t>(i)]; }
     rendezvous::reply answer(rendezvous::verdict what, const char* text, int about = none) const {
-        rendezvous::reply a = refusal(errc::timeout, about, "");
+        rendezvous::reply a = rendezvous::refusal(errc::timeout, about, "");
         a.what = what;
         rendezvous::set_text(a, text);
         return a;
@@ -433,64 +352,14 @@ private:
     void say(int i, rendezvous::verdict what, const char* text, int about = none) {
         if (!line(i).send(answer(what, text, about), e_.token, until_)) lost(i);
     }
-    void send(int i, rendezvous::bytes_view message) {
-        if (rendezvous::send_record(line(i).fd(), message, until_) != 0) lost(i);
-    }
-    /// A reply that has arrived as a whole. Throws where the connection has ended.
-    [[gnu::cold]] std::optional<rendezvous::reply> read_reply(int i) {
-        peer_line& l = line(i);
-        const auto read = l.in.read(l.fd(), rendezvous::reply::bytes);
-        if (read == arriving::not_yet) return {};
-        const auto a = read == arriving::whole
-                           ? rendezvous::parse<rendezvous::reply>(l.in.bytes().first(rendezvous::reply::bytes))
-                           : std::nullopt;
-        if (!a) lost(i);
-        l.in.clear();
-        return a;
-    }
-    /// Before the bytes of an exchange: that the other side gives up.
-    [[gnu::cold]] void hear_failure(int i) {
-        peer_line& l = line(i);
-        std::byte first{};
-        if (!l.in.bytes().empty())
-            first = l.in.bytes()[0];
-        else if (const ssize_t n = ::recv(l.fd(), &first, 1, MSG_PEEK | MSG_DONTWAIT); n < 0 && may_try_again(errno))
-            return;
-        if (first == data_mark) return;
-        const auto a = read_reply(i);
-        if (!a) return;
-        if (!leads()) hear(*a);
-        fail(code_of(*a), about_of(*a) == none ? i : about_of(*a), error_text() << a->text);
-    }
-    /// True: the bytes of the exchange have arrived, and are at `to`.
-    [[gnu::cold]] bool hear_data(int i, std::byte* to, std::size_t bytes) {
-        peer_line& l = line(i);
-        hear_failure(i);
-        if (!l.in.bytes().empty() && l.in.bytes()[0] != data_mark) return false;  // a part of a reply
-        const auto read = l.in.read(l.fd(), 1 + bytes);
-        if (read == arriving::ended) lost(i);
-        if (read != arriving::whole || l.in.bytes()[0] != data_mark) return false;
-        std::memcpy(to, l.in.bytes().data() + 1, bytes);
-        l.in.clear();
-        return true;
-    }
-    [[noreturn, gnu::cold]] void lost(int i) {
-        fail(errc::peer_failed, i,
-            error_text() << list_.name(i) << " had come, and has ended, or given up, before the group was formed");
-    }
 
     endpoint::state& e_;
     const std::string_view uuid_;
     const join_list& list_;
-    const double timeout_, until_;
     knock said_{};
-    std::vector<peer_line> lines_;    // the leader's: of each member; another one's: the first is to the leader
     std::vector<watched> watches_;    // the leader's: of each member
     std::vector<peer_line> knocked_;  // by the leader
     int missing_ = none;              // the first one for which the leader waits, as it has said
-    bool told_ = false;               // to the others, why this process has given up
-    std::optional<error> over_;       // what was thrown, and is thrown again at a later step
-    double looked_at_ = 0;
 };
 
 }  // namespace colls::inline v1::detail::endpoints

@@ -7,7 +7,9 @@
 #include <colls/net/detail/forming/apart.hpp>
 #include <colls/net/detail/forming/host_group.hpp>
 #include <colls/net/detail/forming/one_host.hpp>
-#include <colls/net/detail/forming/world.hpp>
+
+#include <algorithm>
+#include <map>
 
 namespace colls::inline v1 {
 namespace detail {
@@ -37,58 +39,147 @@ private:
     int turn_ = 0;
 };
 
-/// Where the other members reach this one.
-struct member_address {
-    std::byte encoded[rendezvous::member_bytes] = {};
-    std::uint8_t listens = 0;
-};
-
 /// Each member listens, and hears where the others do.
-[[gnu::cold]] inline meeting meet_over_tcp(
-    member_exchange& exchange, int rank, const std::vector<member_record>& all, const std::string& interface_name) {
+[[gnu::cold]] inline std::vector<member> exchange_addresses(const forming& f, descriptor& listening) {
     using namespace rendezvous;
-    meeting m;
-    m.rank = rank;
-    m.size = static_cast<int>(all.size());
-    m.group = all[0].group;
-    m.exchange = &exchange;
-    member_address own;
-    std::string why;
+    struct {
+        std::byte encoded[member_bytes] = {};
+        std::uint8_t listens = 0;
+    } own;
+    std::optional<error> failed;
     try {
-        const bool given = !interface_name.empty(), alone = !given && all_on_one_host(all);
-        address at = given ? interface_address(interface_name, AF_INET) : outward_address(AF_INET);
-        if (const address other = outward_address(AF_INET6); !given && at.is_loopback() && !other.is_loopback())
-            at = other;
-        m.listening = alone ? listen_on_loopback() : listen_at(at);
-        if (!m.listening) why = error_text() << "cannot listen at " << host_text(at) << ": " << system_text(errno);
-    } catch (const error& x) {
-        why = x.what();
-    }
-    if (m.listening) {
-        encoder{own.encoded}(self(m.listening));
+        listening = f.listen(f.on_one_host());
+        encoder{own.encoded}(member{local_address(listening.get()), own_share()});
         own.listens = 1;
+    } catch (const error& x) {
+        failed = x;
     }
-    const std::vector<member_address> addresses = gather_from_members(exchange, own, m.size);
-    if (!m.listening) throw_of_rank(rank, errc::invalid_argument, error_text() << why);
-    for (const member_address& there : addresses) {
+    const auto told = f.gather(own);
+    if (failed) throw *failed;
+    std::vector<member> each;
+    for (const auto& there : told) {
         decoder in(there.encoded);
-        const int r = static_cast<int>(m.members.size());
-        in(m.members.emplace_back());
+        const int r = static_cast<int>(each.size());
+        in(each.emplace_back());
         if (there.listens == 0 || !in.sound())
-            throw_of_rank(rank, errc::peer_failed, error_text() << "rank " << r << " cannot listen for connections", r);
+            throw_of_rank(
+                f.rank, errc::peer_failed, error_text() << "rank " << r << " cannot listen for connections", r);
+        // A link-local address needs the interface that leads there.
+        if (is_link_local(each.back().at) && local_address(listening.get()).family() == AF_INET6)
+            each.back().at.v6().sin6_scope_id = local_address(listening.get()).v6().sin6_scope_id;
     }
-    return m;
+    return each;
+}
+
+/// The group of members on several hosts, or without shared memory.
+[[gnu::cold]] inline communicator group_over_network(forming& f) {
+    using namespace processes::detail;
+    descriptor listening;
+    const std::vector<member> members = exchange_addresses(f, listening);
+    std::vector<hosts::site> sites;
+    std::vector<int> here;
+    std::map<std::uint64_t, cores_together> cores_of;
+    for (std::size_t r = 0; r < members.size(); ++r) {
+        const std::uint64_t host = f.all[r].host;
+        sites.push_back({members[r].at, host});
+        cores_of[host].add(members[r].cores);
+        if (host == f.own().host) here.push_back(static_cast<int>(r));
+    }
+    // All ranks must come to the same result: the host that is the most crowded counts.
+    int cores = cores_together::plenty;
+    for (const auto& [host, together] : cores_of) cores = std::min(cores, together.of_group(f.size));
+    std::shared_ptr<arena> memory;
+    std::shared_ptr<hosts::inter_node_transport> network;
+    const bool by_memory = members.size() > cores_of.size() && cores_of.size() > 1 && !f.env.tcp;
+    if (by_memory && !(memory = memory_of_host(f, here))) f.throw_without();
+    // No member connects before all can.
+    if (!f.all_can(true, [&] {
+            if (memory) memory->assemble(f.env.timeout);
+            network = hosts::inter_node_transport_for(f.env, f.rank, sites[static_cast<std::size_t>(f.rank)].at);
+        }))
+        f.throw_without();
+    return hosts::group_of_all(
+        std::move(listening), std::move(sites), f.all[0].group, f.rank, cores, std::move(memory), std::move(network));
+}
+
+/// "4 ranks on 2 hosts, as torchrun says: shared memory within hosts, between them TCP".
+[[gnu::cold]] inline void say_what_is_formed(const forming& f) {
+    std::vector<std::uint64_t> hosts;
+    for (const member_record& m : f.all) hosts.push_back(m.host);
+    std::sort(hosts.begin(), hosts.end());
+    const auto several = std::unique(hosts.begin(), hosts.end()) - hosts.begin();
+    const bool by_network = several > 1 || f.env.tcp;
+    say(error_text() << "colls: " << f.size << (f.size == 1 ? " rank on " : " ranks on ") << several
+                     << (several == 1 ? " host" : " hosts") << ", as " << f.source << " says: "
+                     << (!by_network                         ? "shared memory"
+                            : several < f.size && !f.env.tcp ? "shared memory within hosts, between them "
+                                                             : "")
+                     << (!by_network      ? ""
+                            : f.env.verbs ? "RDMA"
+                                          : "TCP"));
+}
+
+[[gnu::cold]] inline communicator form(forming& f) {
+    processes::detail::dump_on_signal();
+    meet_members(f, f.env.tcp);
+    const bool talks = f.env.debug != debug_level::warn;
+    if (talks && f.rank == 0) say_what_is_formed(f);
+    communicator comm;
+    if (f.on_one_host() && !f.env.tcp) comm = group_of_host(f);
+    if (f.who != none && f.needs_memory) f.throw_without();
+    if (talks && !f.why.empty())
+        say(error_text() << "colls: rank " << f.rank << ": no shared memory, so TCP: " << f.why);
+    if (comm.size() == 0) comm = group_over_network(f);
+    label_group(comm.context(), f.all[0].label);
+    return comm;
+}
+
+/// The group of those that a star connects. Nobody has it before all have, and all hear why one of them cannot have it.
+[[gnu::cold]] inline communicator form_over(star_exchange& star, forming&& f) {
+    f.tells = true;
+    try {
+        communicator comm = form(f);
+        try {
+            star.meet();
+        } catch (const error& e) {
+            // A rank that has heard of all others already finds this one gone, and shall hear why.
+            break_group(comm.context(), e.code(), e.peer(), none, e.what());
+            throw;
+        }
+        return comm;
+    } catch (const error& x) {
+        if (star.over()) throw;
+        if (x.code() == errc::peer_failed) star.look_for_cause();
+        throw star.pass_on(x);
+    } catch (const std::exception& x) {
+        star.tell(errc::peer_failed, star.own(), star.name(star.own()) + ": " + x.what());
+        throw;
+    }
+}
+
+/// The socket of a member of which no other one is known to reach it at a certain address. Throws invalid_argument,
+/// unsupported.
+[[gnu::cold]] inline descriptor listen_for_members(int rank, std::string_view interface_name, bool alone) {
+    std::string given(interface_name);
+    if (const char* const set = variable("COLLS_INTERFACE"); given.empty() && set) given = set;
+    address at = given.empty() ? outward_address(AF_INET) : interface_address(given, AF_INET);
+    if (const address other = outward_address(AF_INET6); given.empty() && at.is_loopback() && !other.is_loopback())
+        at = other;
+    descriptor listening = given.empty() && (alone || at.is_loopback()) ? listen_on_loopback() : listen_at(at);
+    if (!listening)
+        throw_of_rank(rank, is_exhausted(errno) ? errc::unsupported : errc::invalid_argument,
+            error_text() << "cannot listen at " << host_text(at) << ": " << system_text(errno));
+    return listening;
 }
 
 [[gnu::cold]] COLLS_INLINE communicator group_of_one_host(int rank, int size, member_exchange& exchange, bool wanted) {
-    const environment env = environment::read();
-    const bool messages = env.tcp || !wanted;
-    const std::vector<member_record> all = meet_members(exchange, rank, size, env, messages);
-    if (messages || !all_on_one_host(all)) return {};
+    forming f{exchange, rank, size, environment::read()};
+    const bool messages = f.env.tcp || !wanted;
+    meet_members(f, messages);
+    if (messages || !f.on_one_host()) return {};
     processes::detail::dump_on_signal();
-    std::string why;
-    communicator comm = group_of_host(exchange, rank, all, env, why);
-    if (comm.size() > 0) label_group(comm.context(), all[0].label);
+    communicator comm = group_of_host(f);
+    if (comm.size() > 0) label_group(comm.context(), f.all[0].label);
     return comm;
 }
 
@@ -103,22 +194,14 @@ struct member_address {
             error_text() << "colls: rank " << rank << " is out of range for a group of " << size << " ranks");
     environment env = environment::read();
     if (how.timeout > 0) env.timeout = how.timeout;
-    processes::detail::dump_on_signal();
-    const std::vector<member_record> all = meet_members(exchange, rank, size, env, env.tcp);
-    communicator comm;
-    std::string why;
-    if (all_on_one_host(all) && !env.tcp) comm = group_of_host(exchange, rank, all, env, why, !how.own_memory);
-    if (comm.size() == 0) {
-        if (!why.empty() && env.debug != debug_level::warn)
-            say(error_text() << "colls: rank " << rank << ": no shared memory, so TCP: " << why);
-        std::string interface_name(how.interface_name);
-        if (const char* const set = variable("COLLS_INTERFACE"); interface_name.empty() && set) interface_name = set;
-        environment apart = env;
-        apart.tcp = env.tcp || all_on_one_host(all);
-        comm = group_of(meet_over_tcp(exchange, rank, all, interface_name), apart, "bootstrap");
-    }
-    label_group(comm.context(), all[0].label);
-    return comm;
+    forming f{.exchange = exchange,
+        .rank = rank,
+        .size = size,
+        .env = env,
+        .keeps_memory = !how.own_memory,
+        .source = "bootstrap",
+        .listen = [&](bool alone) { return listen_for_members(rank, how.interface_name, alone); }};
+    return form(f);
 }
 COLLS_INLINE communicator bootstrap(
     int rank, int size, key_value_store& store, std::string_view name, const bootstrap_options& how) {

@@ -1,5 +1,5 @@
 // The side of ranks other than 0 in a rendezvous: each connects to rank 0, again and again until rank 0 accepts it, and
-// waits for the table of all ranks.
+// waits until all have come.
 // IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 
@@ -11,12 +11,12 @@ class client {
 public:
     client(const launch& l, double timeout) : l_(l), timeout_(timeout), until_(seconds_now() + timeout) {}
 
-    [[gnu::cold]] meeting run() {
+    [[gnu::cold]] std::unique_ptr<rank_star> run() {
         for (;;) {
             find_addresses();
             for (int port = l_.port; port < l_.port + l_.ports; ++port)
                 for (address& at : addresses_)
-                    if (seconds_now() < until_ && try_address(at.set_port(port))) return wait_for_table();
+                    if (seconds_now() < until_ && try_address(at.set_port(port))) return wait_for_others();
             if (seconds_now() + retry_pause >= until_) fail_unreachable();
             poll(nullptr, 0, static_cast<int>(retry_pause * 1e3));
         }
@@ -69,16 +69,7 @@ private:
         if (!version || version->kind != record_kind::challenge) return failed("another program listens there");
         met_ = true;
         const bool same_version = version->protocol == rendezvous_version;
-        try {
-            own_ = listen_for_members(l_, local_address(fd_.get()));
-        } catch (const error& e) {
-            reply a{.what = verdict::failed, .size = l_.size, .group = static_cast<std::uint64_t>(l_.rank)};
-            set_text(a, quoted(e.what()));
-            if (same_version && receive_all(fd_.get(), theirs_.data(), theirs_.size(), limit) == 0)
-                send_record(fd_.get(), sealed(a, l_.token, theirs_, {}), limit);  // in place of its hello
-            throw;
-        }
-        hello h{.once = random_bytes<nonce>(), .rank = l_.rank, .size = l_.size, .self = self(own_)};
+        hello h{.once = random_bytes<nonce>(), .rank = l_.rank, .size = l_.size, .pid = getpid()};
         if (!same_version) {
             send_record(fd_.get(), encode(h), limit);  // so that rank 0 learns of the other version
             error_text text;
@@ -128,7 +119,6 @@ private:
     /// Throws if it is a refusal.
     void check_reply(const reply& a) {
         if (a.what == verdict::complete) return;
-        if (a.what == verdict::formed) fail_lost(EPROTO);
         if (a.what == verdict::broken || a.what == verdict::failed)
             fail(a.what == verdict::broken ? errc::timeout : errc::peer_failed, l_,
                 error_text() << "the group was not formed: " << a.text);
@@ -142,7 +132,7 @@ private:
         fail(code, l_, error_text() << "rank 0 at " << at_ << " has refused this rank: " << why, 0);
     }
 
-    [[gnu::cold]] meeting wait_for_table() {
+    [[gnu::cold]] std::unique_ptr<rank_star> wait_for_others() {
         for (;;) {
             reply a;
             bool known = false;
@@ -153,32 +143,21 @@ private:
                                  << " s it still waited for " << missing_ << were_all_started);
             if (e || !known) fail_lost(e ? e : EPROTO);
             check_reply(a);
-            if (a.what == verdict::complete) return receive_table(a.group);
+            if (a.what == verdict::complete) break;
         }
-    }
-    [[gnu::cold]] meeting receive_table(std::uint64_t group) {
-        digest proof;
-        std::vector<std::byte> bytes(table_bytes(l_.size));
-        if (const int e = receive_all(fd_.get(), proof.data(), proof.size(), until_)) fail_lost(e);
-        if (const int e = receive_all(fd_.get(), bytes.data(), bytes.size(), until_)) fail_lost(e);
-        auto members = parse_table(bytes, l_.size);
-        if (!members || !same(proof, prove_table(l_.token, theirs_, ours_, sha256().add(bytes).finish())))
-            fail_lost(EPROTO);
-        for (member& m : *members) m = seen_over(fd_.get(), m);
-        std::vector<descriptor> line;
-        line.push_back(std::move(fd_));
-        return {l_.rank, l_.size, group, std::move(*members), std::move(own_), forming_line(l_.rank, std::move(line))};
+        const address local = local_address(fd_.get());
+        std::vector<peer_line> lines;
+        lines.push_back({std::make_unique<own_socket>(std::move(fd_)), theirs_, ours_});
+        return std::make_unique<rank_star>(l_, timeout_, std::move(lines), local);
     }
     [[noreturn]] void fail_lost(int error) {
         error_text text;
         text << "rank 0 at " << at_ << " has accepted this rank, but then ";
-        if (error == ETIMEDOUT)
-            text << "did not send the table of ranks within " << timeout_ << " s: is it stopped?";
-        else if (error == ENODATA)
+        if (error == ENODATA)
             text << "closed the connection before all ranks had connected: has it failed?";
         else
             text << "the connection failed: " << std::strerror(error);
-        fail(error == ETIMEDOUT ? errc::timeout : errc::peer_failed, l_, text, 0);
+        fail(errc::peer_failed, l_, text, 0);
     }
 
     [[noreturn]] void fail_unreachable() {
@@ -195,8 +174,7 @@ private:
     double timeout_, until_, resolved_at_ = 0;
     const char* unknown_ = "";  ///< why the name is not known
     std::vector<address> addresses_;
-    descriptor fd_;   ///< the connection to rank 0
-    descriptor own_;  ///< for the other ranks, afterwards
+    descriptor fd_;  ///< the connection to rank 0
     nonce ours_{}, theirs_{};
     bool met_ = false;                     ///< a rank 0, of this job or of another one, has answered
     double refused_since_ = 0;             ///< nothing listens there any more

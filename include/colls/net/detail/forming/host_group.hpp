@@ -25,86 +25,140 @@ struct member_record {
 };
 static_assert(sizeof(member_record) <= 64);
 
-template <class T>
-std::vector<T> gather_from_members(member_exchange& exchange, const T& own, int size) {
-    static_assert(sizeof(T) <= 64 && std::is_trivially_copyable_v<T>);
-    std::vector<T> all(static_cast<std::size_t>(size));
-    exchange.all_gather(&own, sizeof own, all.data());
-    return all;
-}
+/// A group that is being formed, as one of its members sees it.
+struct forming {
+    member_exchange& exchange;
+    const int rank, size;
+    const environment env;
+    bool tells = false;         ///< of what this member throws the others hear by look_for_failure
+    bool keeps_memory = true;   ///< where all are on one host, it may be memory of an earlier group
+    bool needs_memory = false;  ///< without it members on one host do not take TCP
+    std::string_view source{};  ///< who says that the members belong together
+    /// Makes the socket at which the others reach this member; `alone`: all are on this host.
+    std::function<descriptor(bool alone)> listen{};
+    // As it goes on.
+    std::vector<member_record> all{};
+    int who = none;     ///< the first member that cannot have what it needs
+    std::string why{};  ///< on that member
+
+    template <class T>
+    std::vector<T> gather(const T& own) const {
+        static_assert(sizeof(T) <= 64 && std::is_trivially_copyable_v<T>);
+        std::vector<T> each(static_cast<std::size_t>(size));
+        exchange.all_gather(&own, sizeof own, each.data());
+        return each;
+    }
+    const member_record& own() const { return all[static_cast<std::size_t>(rank)]; }
+    bool on_one_host() const {
+        return std::all_of(all.begin(), all.end(), [&](const member_record& m) { return m.host == all[0].host; });
+    }
+    /// True where all members can do what they attempt; `waits`: in which they wait for each other.
+    [[gnu::cold]] bool all_can(bool waits, auto&& attempt) {
+        std::uint8_t can = 1;
+        try {
+            attempt();
+        } catch (const error& x) {
+            // At the deadline, or where one has failed, not all members would exchange.
+            if ((waits && tells) || x.code() == errc::timeout || x.code() == errc::peer_failed) throw;
+            why = x.what();
+            can = 0;
+        }
+        const auto each = gather(can);
+        const auto at = std::find(each.begin(), each.end(), 0);
+        if (at == each.end()) return true;
+        who = static_cast<int>(at - each.begin());
+        return false;
+    }
+    /// Throws where a member cannot have what it needs, on that one with its own reason.
+    [[noreturn, gnu::cold]] void throw_without() const {
+        if (who == rank) throw error(errc::unsupported, why.c_str(), rank);
+        throw_of_rank(rank, errc::peer_failed,
+            error_text() << "the group was not formed: rank " << who
+                         << " cannot have the memory, or the device, of its host",
+            who);
+    }
+};
 
 /// Tells the others of this rank, and hears of them. Throws mismatch where the members do not fit together: all of them
 /// do then.
-[[gnu::cold]] inline std::vector<member_record> meet_members(
-    member_exchange& exchange, int rank, int size, const environment& env, bool messages) {
+[[gnu::cold]] inline void meet_members(forming& f, bool messages) {
     member_record own;
     own.host = rendezvous::host_identity();
     own.group = rendezvous::random_id();
     own.process = getpid();
-    own.size = size;
+    own.size = f.size;
     own.label = groups_made.fetch_add(1, std::memory_order_relaxed);
     own.messages = messages;
-    own.verbs = env.verbs;
-    std::vector<member_record> all = gather_from_members(exchange, own, size);
-    const member_record& first = all[0];
-    for (int r = 1; r < size; ++r) {
-        const member_record& m = all[static_cast<std::size_t>(r)];
+    own.verbs = f.env.verbs;
+    f.all = f.gather(own);
+    const member_record& first = f.all[0];
+    for (int r = 1; r < f.size; ++r) {
+        const member_record& m = f.all[static_cast<std::size_t>(r)];
         const bool other_transport = m.messages != first.messages || m.verbs != first.verbs;
         if (const char* const what = m.library != first.library ? "version of the library"
                                      : m.size != first.size     ? "size of the group"
                                      : other_transport          ? "transport (COLLS_TRANSPORT)"
                                                                 : nullptr)
-            throw_of_rank(rank, errc::mismatch,
+            throw_of_rank(f.rank, errc::mismatch,
                 error_text() << "ranks 0 and " << r << " of the new group have a different " << what
                              << ": it must be the same on all of them",
                 r);
     }
-    return all;
-}
-inline bool all_on_one_host(const std::vector<member_record>& all) {
-    for (const member_record& m : all)
-        if (m.host != all[0].host) return false;
-    return true;
 }
 
-/// The memory of a host's ranks, made by the first of them. `group`: a number that is theirs alone. `check`, while it
-/// waits and while they assemble: throws if a rank has failed.
-[[gnu::cold]] inline std::shared_ptr<processes::detail::arena> host_memory(
-    std::uint64_t group, int rank, const std::vector<int>& here, double timeout, const std::function<void()>& check) {
+/// A function that throws where a member has failed, as the exchange sees it, or one on this host has ended.
+[[gnu::cold]] inline std::function<void()> failure_of_members(const forming& f) {
+    using processes::detail::watched_process;
+    std::vector<std::pair<int, std::shared_ptr<watched_process>>> watched;
+    for (int r = 0; r < f.size; ++r)
+        if (const member_record& m = f.all[static_cast<std::size_t>(r)]; m.host == f.own().host && r != f.rank)
+            watched.emplace_back(r, std::make_shared<watched_process>(static_cast<pid_t>(m.process)));
+    return [&f, watched = std::move(watched)] {
+        f.exchange.look_for_failure();
+        for (const auto& [r, process] : watched)
+            if (process->ended())
+                throw_of_rank(f.rank, errc::peer_failed,
+                    error_text() << "the group was not formed: rank " << r
+                                 << " has ended before all ranks had formed it",
+                    r);
+    };
+}
+
+/// The memory of this host's members, `here`, made by the first of them. Null, on all members of the group alike, where
+/// one of them cannot have that of its host.
+[[gnu::cold]] inline std::shared_ptr<processes::detail::arena> memory_of_host(
+    forming& f, const std::vector<int>& here) {
     using processes::detail::arena;
-    const int n = static_cast<int>(here.size());
-    const std::uint64_t socket = hash_mix(group, static_cast<std::uint64_t>(here[0]));  // named hosts may be one
+    const int n = static_cast<int>(here.size()), rank = f.rank;
+    const std::uint64_t socket =
+        hash_mix(f.all[0].group, static_cast<std::uint64_t>(here[0]));  // named hosts may be one
+    const auto check = failure_of_members(f);
     std::shared_ptr<arena> a;
-    if (here[0] == rank) {
-        a = std::make_shared<arena>(n);
-        if (n > 1) hand_out(socket, a->file(), n - 1, timeout, rank, check);
-    } else {
-        a = std::make_shared<arena>(n, fetch(socket, timeout, rank, here[0], check));
-    }
+    const auto make = [&] {
+        if (here[0] == rank) a = std::make_shared<arena>(n);
+    };
+    const auto share = [&] {
+        if (here[0] == rank && n > 1) hand_out(socket, a->file(), n - 1, f.env.timeout, rank, check);
+        if (here[0] != rank) a = std::make_shared<arena>(n, fetch(socket, f.env.timeout, rank, here[0], check));
+    };
+    if (!f.all_can(false, make) || !f.all_can(true, share)) return nullptr;  // the file is there before others ask
     a->check_others = check;
     a->become_rank(static_cast<int>(std::find(here.begin(), here.end(), rank) - here.begin()));
     return a;
 }
 
 /// The group, all of whose members are on one host. Of no group, on all ranks alike, where one of them cannot have the
-/// memory; `why` says the reason on the rank that has it. `keeps`: it may be memory of an earlier group, and is kept
-/// for later ones.
-[[gnu::cold]] inline communicator group_of_host(member_exchange& exchange, int rank,
-    const std::vector<member_record>& all, const environment& env, std::string& why, bool keeps = true) {
+/// memory.
+[[gnu::cold]] inline communicator group_of_host(forming& f) {
     using namespace processes::detail;
-    const int n = static_cast<int>(all.size());
     std::vector<pid_t> processes;
-    for (const member_record& m : all) processes.push_back(static_cast<pid_t>(m.process));
-    const auto ok_everywhere = [&](bool ok) {
-        const auto said = gather_from_members(exchange, static_cast<std::uint8_t>(ok), n);
-        return std::find(said.begin(), said.end(), 0) == said.end();
-    };
+    for (const member_record& m : f.all) processes.push_back(static_cast<pid_t>(m.process));
     // The members have an arena in common: rank 0 has made a place there.
     struct offer {
         std::uint64_t arena, place;
     } own{};
     std::shared_ptr<arena> a;
-    if (keeps) a = kept_arenas::of_process().with(processes);
+    if (f.keeps_memory) a = kept_arenas::of_process().with(processes);
     const std::vector<int> ranks = a ? kept_arenas::ranks_of(*a, processes) : std::vector<int>();
     if (ranks.empty()) a.reset();  // a member has died meanwhile
     std::shared_ptr<processes_group> whole;
@@ -112,50 +166,24 @@ inline bool all_on_one_host(const std::vector<member_record>& all) {
         own.arena = a->number;
         whole = std::make_shared<processes_group>(a, a->whole().base(), ranks_to(a->ranks()));
         try {
-            if (rank == 0) own.place = whole->create(n);
+            if (f.rank == 0) own.place = whole->create(f.size);
         } catch (const std::bad_alloc&) {
             own.arena = 0;
         }
     }
-    const std::vector<offer> offers = gather_from_members(exchange, own, n);
+    const std::vector<offer> offers = f.gather(own);
     bool common = a != nullptr;
     for (const offer& o : offers) common = common && o.arena != 0 && o.arena == offers[0].arena;
     if (common)
-        return extend::join(whole->join({offers[0].place, rank, {ranks.data(), ranks.size()}, a->crowded()}), rank, n);
-    if (own.place != 0) whole->discard(own.place, n);
+        return extend::join(
+            whole->join({offers[0].place, f.rank, {ranks.data(), ranks.size()}, a->crowded()}), f.rank, f.size);
+    if (own.place != 0) whole->discard(own.place, f.size);
 
-    // A new one. The first rank has the file before the others ask for it.
-    a.reset();
-    try {
-        if (rank == 0) a = std::make_shared<arena>(n);
-    } catch (const error& x) {
-        why = x.what();
-    }
-    if (!ok_everywhere(rank != 0 || a)) return {};
-    const std::uint64_t number = all[0].group;
-    const std::vector<watched_process> watched(processes.begin(), processes.end());
-    const auto check = [&] {
-        exchange.look_for_failure();
-        for (int r = 0; r < n; ++r)
-            if (watched[static_cast<std::size_t>(r)].ended())
-                throw_of_rank(rank, errc::peer_failed,
-                    error_text() << "the group was not formed: rank " << r
-                                 << " has ended before all ranks had formed it",
-                    r);
-    };
-    try {
-        if (rank == 0 && n > 1) hand_out(number, a->file(), n - 1, env.timeout, rank, check);
-        if (rank != 0) a = std::make_shared<arena>(n, fetch(number, env.timeout, rank, 0, check));
-    } catch (const error& x) {
-        why = x.what();
-        a.reset();
-    }
-    if (!ok_everywhere(a != nullptr)) return {};
-    a->number = number;
-    a->become_rank(rank);
-    a->check_others = check;
-    communicator comm = whole_group(a, env);
-    if (keeps && !kept_arenas::ranks_of(*a, processes).empty()) kept_arenas::of_process().keep(a);
+    a = memory_of_host(f, ranks_to(f.size));
+    if (!a) return {};
+    a->number = f.all[0].group;
+    communicator comm = whole_group(a, f.env);
+    if (f.keeps_memory && !kept_arenas::ranks_of(*a, processes).empty()) kept_arenas::of_process().keep(a);
     return comm;
 }
 

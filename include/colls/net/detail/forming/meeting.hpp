@@ -1,32 +1,35 @@
-// What both sides of a rendezvous need: its result, its errors, and this rank's own listening socket.
+// What both sides of a rendezvous need: its result, its errors, and the socket at which other ranks reach this one.
 // IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 
-#include <colls/bootstrap/member_exchange.hpp>
 #include <colls/detail/support/host.hpp>
-#include <colls/net/detail/forming/forming_line.hpp>
 #include <colls/net/detail/forming/interfaces.hpp>
 #include <colls/net/detail/forming/launch.hpp>
-#include <colls/net/detail/forming/records.hpp>
+#include <colls/net/detail/forming/star.hpp>
 
 #include <sys/random.h>
 #include <sys/stat.h>
 
 namespace colls::inline v1::detail {
 
-/// The result of a rendezvous.
-struct meeting {
-    int rank = 0, size = 1;
-    std::uint64_t group = 0;              ///< a random number that rank 0 has made
-    std::vector<member> members;          ///< by rank
-    descriptor listening;                 ///< this rank's own socket, at members[rank].at
-    forming_line line{};                  ///< to the others, until the group is formed
-    member_exchange* exchange = nullptr;  ///< likewise, of a bootstrap
+/// The ranks of a launch that have met.
+class rank_star final : public star_exchange {
+public:
+    /// `lines` as star_exchange has them. `local`: the address by which this rank and rank 0 are connected, as this one
+    /// has it.
+    rank_star(const launch& l, double timeout, std::vector<peer_line> lines, const address& local)
+        : star_exchange(l.rank, l.size, timeout), at(local) {
+        lines_ = std::move(lines);
+    }
+    std::string name(int i) const override { return "rank " + std::to_string(i); }
+    /// That rank has ended. Throws.
+    using star_exchange::lost;
 
-    /// Throws where another member has failed.
-    void check() {
-        line.check();
-        if (exchange) exchange->look_for_failure();
+    const address at;
+
+private:
+    error error_of(errc code, int about, const error_text& why) const override {
+        return {code, error_text() << "colls: rank " << own() << ": the group was not formed: " << why, own(), about};
     }
 };
 
@@ -76,9 +79,8 @@ inline std::uint64_t random_id() {
            host.compare(0, 4, "ip6-") == 0;
 }
 
-/// The socket at which the other ranks will reach this one. `local` is this rank's end of a connection to rank 0: it is
-/// the address to listen at, unless COLLS_INTERFACE gives one, or it is loopback on this host only. Throws
-/// invalid_argument.
+/// The socket at which the other ranks will reach this one. `local` (see rank_star) is the address to listen at, unless
+/// COLLS_INTERFACE gives one, or it is loopback on this host only. Throws invalid_argument.
 [[gnu::cold]] inline descriptor listen_for_members(const launch& l, const address& local) {
     address at = local;
     at.set_port(0);
@@ -96,18 +98,6 @@ inline std::uint64_t random_id() {
             error_text() << "cannot listen at " << host_text(at) << ": " << std::strerror(errno)
                          << "; set COLLS_INTERFACE to another interface");
     return fd;
-}
-
-inline member self(const descriptor& listening) {
-    return {host_identity(), local_address(listening.get()), getpid(), own_share()};
-}
-
-/// A member that another host has described, as this host reaches it: a link-local address needs the interface of
-/// `connection`, over which it came.
-inline member seen_over(int connection, member m) {
-    const address own = local_address(connection);
-    if (is_link_local(m.at) && own.family() == AF_INET6) m.at.v6().sin6_scope_id = own.v6().sin6_scope_id;
-    return m;
 }
 
 }  // namespace rendezvous

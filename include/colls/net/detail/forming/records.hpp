@@ -2,16 +2,16 @@
 // library would not have written are no record.
 //
 //   rank 0 -> peer   challenge   a random number
-//   peer -> rank 0   hello       the peer's rank and address, another random number, and a digest of all that with the
-//                                group's token
-//   rank 0 -> peer   reply       accepted, or refused and why; with a digest. Later replies name the missing ranks
-//   rank 0 -> peer   table       behind the reply `complete`: a digest, and all members
+//   peer -> rank 0   hello       the peer's rank, another random number, and a digest of all that with the group's
+//   token rank 0 -> peer   reply       accepted, or refused and why; with a digest. Later replies name the missing
+//   ranks, and
+//                                the last one says that all have come
 //
 // The token itself never travels. Neither side trusts the other before that one has shown that it knows the token: so a
 // stray connection or another job can neither join the group nor take a rank from it. The digests do not protect what
-// follows: the ranks' data are neither encrypted nor authenticated, and a host that can change packets on the network
-// can take a connection over. A token that is easily guessed (as are those made from a job's identity) keeps mistakes
-// out, not attackers.
+// follows: exchanges (star.hpp) and the ranks' data are neither encrypted nor authenticated, and a host that can change
+// packets on the network can take a connection over. A token that is easily guessed (as are those made from a job's
+// identity) keeps mistakes out, not attackers.
 // IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 
@@ -26,17 +26,15 @@
 
 namespace colls::inline v1::detail {
 
-/// One process of a group.
+/// Where the other members of a group reach one, and what cores it has.
 struct member {
-    std::uint64_t host = 0;  ///< equal exactly for ranks that can share memory
-    address at;              ///< at which its listening socket is reached
-    std::int64_t pid = 0;
+    address at;  ///< of its listening socket
     core_share cores;
 
     static void pass(auto& m, auto& archive) {
-        archive(m.host, m.pid, m.at, m.cores.cores, m.cores.set, m.cores.most, m.cores.launched);
+        archive(m.at, m.cores.cores, m.cores.set, m.cores.most, m.cores.launched);
     }
-    bool sound() const { return pid >= 0 && cores.cores >= 1 && cores.most >= 1 && cores.launched >= 0; }
+    bool sound() const { return cores.cores >= 1 && cores.most >= 1 && cores.launched >= 0; }
 };
 
 namespace rendezvous {
@@ -44,10 +42,10 @@ namespace rendezvous {
 using bytes_view = std::span<const std::byte>;
 using nonce = std::array<std::byte, 16>;
 
-inline constexpr std::uint32_t rendezvous_version = 3;
+inline constexpr std::uint32_t rendezvous_version = 4;
 inline constexpr std::uint32_t library_version =
     COLLS_VERSION_MAJOR << 20 | COLLS_VERSION_MINOR << 10 | COLLS_VERSION_PATCH;
-inline constexpr std::size_t prefix_bytes = 16, member_bytes = 52;
+inline constexpr std::size_t prefix_bytes = 16, member_bytes = 36;
 
 /// A knock is a hello at an endpoint (elastic/detail/knock.hpp).
 enum class record_kind : unsigned char { challenge = 'c', hello = 'h', reply = 'r', knock = 'k' };
@@ -80,22 +78,22 @@ struct challenge {
 
 struct hello {
     static constexpr record_kind kind = record_kind::hello;
-    static constexpr std::size_t bytes = prefix_bytes + 16 + 8 + member_bytes + 32;
+    static constexpr std::size_t bytes = prefix_bytes + 16 + 8 + 8 + 32;
     std::uint32_t library = library_version;
     nonce once{};
     std::int32_t rank = 0, size = 0;
-    member self;  ///< the sender
+    std::int64_t pid = 0;  ///< the sender's
     digest proof{};
 
-    static void pass(auto& h, auto& archive) { archive(h.once, h.rank, h.size, h.self, h.proof); }
+    static void pass(auto& h, auto& archive) { archive(h.once, h.rank, h.size, h.pid, h.proof); }
     /// Whether the rank is in range is not checked here: rank 0 says so to the peer.
-    bool sound() const { return rank >= 0 && size >= 1; }
+    bool sound() const { return rank >= 0 && size >= 1 && pid >= 0; }
 };
 
 enum class verdict : std::uint32_t {
     accepted = 1,  ///< more replies follow; the text names the ranks that are missing
     waiting,       ///< likewise, later
-    complete,      ///< all ranks have connected: the table follows
+    complete,      ///< all ranks have connected: exchanges follow
     wrong_token,
     version_skew,
     rank_out_of_range,
@@ -103,7 +101,6 @@ enum class verdict : std::uint32_t {
     other_size,
     broken,         ///< rank 0 has given up at its deadline; the text says what it waited for
     failed,         ///< a rank cannot take part, or has ended; the text says which, and why
-    formed,         ///< a rank has come to the next step (see forming_line)
     other_endpoint  ///< the knock was for an endpoint that does not listen here (any more)
 };
 
@@ -125,6 +122,21 @@ inline void set_text(reply& a, std::string_view text) {
     for (std::size_t i = 0; i < reply::most_text && i < text.size(); ++i)
         a.text[i] = text[i] < ' ' || text[i] > '~' ? '?' : text[i];
 }
+/// A reply that ends an attempt: its code, and the position that it is about, travel in `group`.
+[[gnu::cold]] inline reply refusal(errc code, int about, std::string_view why) {
+    reply a{.what = verdict::failed, .size = 1};
+    a.group = static_cast<std::uint64_t>(code) | static_cast<std::uint64_t>(about + 1) << 8;
+    set_text(a, why);
+    return a;
+}
+/// Its code.
+inline errc code_of(const reply& a) {
+    const auto code = a.group & 0xff;
+    return code >= 1 && code <= static_cast<std::uint64_t>(errc::peer_failed) ? static_cast<errc>(code)
+                                                                              : errc::peer_failed;
+}
+/// Whom it is about.
+inline int about_of(const reply& a) { return static_cast<int>(a.group >> 8 & 0x7fffffff) - 1; }
 
 /// Writes fields one after the other, little-endian; of constant bytes: reads them. The caller sees to it that there
 /// are enough bytes.
@@ -230,23 +242,7 @@ std::optional<Record> parse(bytes_view from) {
     return in.sound() ? std::optional(r) : std::nullopt;
 }
 
-inline constexpr std::size_t table_bytes(int size) { return static_cast<std::size_t>(size) * member_bytes; }
-[[gnu::cold]] inline std::vector<std::byte> encode_table(std::span<const member> members) {
-    std::vector<std::byte> bytes(members.size() * member_bytes);
-    encoder out(bytes.data());
-    for (const member& m : members) out(m);
-    return bytes;
-}
-/// The table of a group of `size`. Memory is taken for `size` members, whatever the peer has sent.
-[[gnu::cold]] inline std::optional<std::vector<member>> parse_table(bytes_view from, int size) {
-    if (size < 1 || from.size() != table_bytes(size)) return {};
-    std::vector<member> members(static_cast<std::size_t>(size));
-    decoder in(from.data());
-    for (member& m : members) in(m);
-    return in.sound() ? std::optional(std::move(members)) : std::nullopt;
-}
-
-/// send_all of a record, or of a table.
+/// send_all of a record.
 inline int send_record(int fd, bytes_view record, double until) {
     return send_all(fd, record.data(), record.size(), until);
 }
@@ -262,11 +258,6 @@ std::array<std::byte, Record::bytes> sealed(Record r, std::string_view token, co
     r.proof = prove(token, host, peer, encode(r));
     return encode(r);
 }
-/// The digest for the table, given its hash, since all peers get the same one.
-inline digest prove_table(std::string_view token, const nonce& host, const nonce& peer, const digest& table) {
-    return keyed_digest(std::as_bytes(std::span(token)), {host, peer, table});
-}
-
 /// "0.2.0", of the version 0.2.0.
 inline error_text& operator<<(error_text& to, const prefix& p) {
     to << static_cast<int>(p.library >> 20) << "." << static_cast<int>(p.library >> 10 & 1023) << "."

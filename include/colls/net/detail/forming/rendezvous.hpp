@@ -1,6 +1,5 @@
-// The rendezvous: all ranks connect to rank 0 over TCP, and each learns at which address every rank listens. Here is
-// rank 0's side: it listens until every rank has connected, and sends each the table of all. records.hpp has the
-// protocol, and what it protects against.
+// The rendezvous: all ranks connect to rank 0 over TCP. Here is rank 0's side: it listens until every rank has
+// connected, and tells them so. records.hpp has the protocol, and what it protects against.
 // IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 
@@ -16,25 +15,31 @@ class server {
 public:
     server(const launch& l, double timeout) : l_(l), timeout_(timeout), until_(seconds_now() + timeout) {}
 
-    [[gnu::cold]] meeting run() {
+    [[gnu::cold]] std::unique_ptr<rank_star> run() {
         members_.resize(static_cast<std::size_t>(l_.size));
-        ranks_.resize(members_.size());
-        line_.resize(members_.size());
         listen();
-        ranks_[0] = present;
-        members_[0] = self(own_);
-        while (!complete_ || !connections_.empty()) {
+        members_[0] = {present, getpid(), own_};
+        while (count(present) < l_.size) {
             if (seconds_now() >= until_) fail_timeout();
             step();
-            if (!complete_ && count(present) == l_.size) send_tables();
-            if (changed_ && !complete_ && seconds_now() >= reported_at_ + report_interval) report_missing();
-            if (!complete_ && left_at_ > 0 && seconds_now() >= left_at_ + time_to_return) fail_left();
+            if (changed_ && seconds_now() >= reported_at_ + report_interval) report_missing();
+            if (left_at_ > 0 && seconds_now() >= left_at_ + time_to_return) fail_left();
         }
-        int lost = 1;  // while it was sent the table
-        while (lost < l_.size && line_[static_cast<std::size_t>(lost)]) ++lost;
-        meeting m{0, l_.size, group_, std::move(members_), std::move(own_), forming_line(0, std::move(line_))};
-        if (lost < l_.size) m.line.lost(lost);
-        return m;
+        listening_.close();
+        std::vector<peer_line> lines(members_.size());
+        for (connection& c : connections_) {
+            if (c.stage == connection::identified) send_reply(c, verdict::complete, "");
+            // A peer for which there is no room for that does not read, or has ended.
+            if (c.stage == connection::identified && c.fd && c.out.empty())
+                lines[static_cast<std::size_t>(c.rank)] = {
+                    std::make_unique<own_socket>(std::move(c.fd)), c.ours, c.theirs};
+        }
+        connections_.clear();
+        int lost = 1;
+        while (lost < l_.size && lines[static_cast<std::size_t>(lost)].socket) ++lost;
+        auto star = std::make_unique<rank_star>(l_, timeout_, std::move(lines), own_);
+        if (lost < l_.size) star->lost(lost);
+        return star;
     }
 
 private:
@@ -57,11 +62,15 @@ private:
         } stage = awaiting_hello;
         int rank = none;
         nonce ours{}, theirs{};
-        std::array<std::byte, reply::bytes> received{};  ///< a hello, or a reply that says why it cannot take part
+        std::array<std::byte, hello::bytes> received{};
         std::size_t bytes_received = 0;
-        std::vector<std::byte> out{};  ///< bytes that are still to be sent; the table follows if `gets_table`
-        std::size_t bytes_sent = 0;    ///< of `out`, or of the table
-        bool gets_table = false;
+        std::vector<std::byte> out{};  ///< bytes that are still to be sent
+        std::size_t bytes_sent = 0;    ///< of `out`
+    };
+    struct member_seen {
+        presence is = absent;
+        std::int64_t pid = 0;
+        address from{};
     };
 
     [[gnu::cold]] void listen() {
@@ -105,19 +114,14 @@ private:
                 return true;
         return false;
     }
-    /// For the rendezvous there, and at `own` for the other ranks. False: errno says why.
-    [[gnu::cold]] bool listens(const address& there, const address& own) {
+    /// For the rendezvous there; `own`: where the other ranks are to reach this one. False: errno says why.
+    bool listens(const address& there, const address& own) {
         listening_ = listen_at(there);
         if (!listening_) return false;
+        spare_ = opened([&] { return fcntl(listening_.get(), F_DUPFD_CLOEXEC, 0); });
         reason_ = 0;
-        try {
-            own_ = listen_for_members(l_, own);
-            return true;
-        } catch (const error& e) {
-            const std::string_view why = e.what();
-            give_up(
-                e.code(), 0, error_text() << "rank 0" << why.substr(why.find(": ", 6)));  // after "colls: rank 0 of 8"
-        }
+        own_ = own;
+        return true;
     }
 
     [[gnu::cold]] void step() {
@@ -132,8 +136,7 @@ private:
         std::size_t unidentified = 0;
         double oldest = now;
         for (const connection& c : connections_) {
-            polls_.push_back(
-                {c.fd.get(), static_cast<short>(c.out.empty() && !c.gets_table ? POLLIN : POLLIN | POLLOUT), 0});
+            polls_.push_back({c.fd.get(), static_cast<short>(c.out.empty() ? POLLIN : POLLIN | POLLOUT), 0});
             if (c.stage == connection::identified) continue;
             ++unidentified;
             oldest = std::min(oldest, c.since);
@@ -193,29 +196,15 @@ private:
         std::byte waste[256];
         const bool awaiting = c.stage == connection::awaiting_hello;
         std::byte* const to = awaiting ? c.received.data() + c.bytes_received : waste;
-        const auto known = parse_prefix(bytes_view(c.received).first(c.bytes_received));
-        const bool failure = known && known->kind == record_kind::reply;
-        const std::size_t whole = !known ? prefix_bytes : failure ? reply::bytes : hello::bytes;
+        const std::size_t whole = c.bytes_received < prefix_bytes ? prefix_bytes : hello::bytes;
         const ssize_t n = ::recv(c.fd.get(), to, awaiting ? whole - c.bytes_received : sizeof waste, MSG_DONTWAIT);
         if (n < 0 && may_try_again(errno)) return;
         if (n <= 0) return drop(c);
         if (c.stage == connection::identified) return drop(c);  // a rank sends nothing behind its hello
         if (!awaiting) return;
         c.bytes_received += static_cast<std::size_t>(n);
-        if (c.bytes_received < prefix_bytes) return;
-        if (!known) return receive(c);
-        failure ? check_failure(c) : check_hello(c);
-    }
-    /// A rank that cannot take part says why, in place of its hello.
-    [[gnu::cold]] void check_failure(connection& c) {
-        if (c.bytes_received < reply::bytes) return;
-        const auto a = parse<reply>(c.received);
-        if (!a || a->what != verdict::failed || a->group == 0 || a->group >= static_cast<std::uint64_t>(l_.size) ||
-            !same(a->proof, prove(l_.token, c.ours, {}, c.received)))
-            return drop(c);
-        c.fd.close();
-        ++told_;
-        if (broken_.empty()) give_up(errc::peer_failed, static_cast<int>(a->group), error_text() << a->text);
+        if (c.bytes_received == prefix_bytes) return receive(c);
+        if (c.bytes_received > prefix_bytes) check_hello(c);
     }
 
     [[gnu::cold]] void check_hello(connection& c) {
@@ -239,18 +228,17 @@ private:
             return refuse(c, verdict::other_size,
                 error_text() << "rank " << h->rank << " was started as one of " << h->size
                              << " ranks, but rank 0 as one of " << l_.size);
-        const auto rank = static_cast<std::size_t>(h->rank);
-        if (ranks_[rank] == present) drop_if_gone(h->rank);
-        if (ranks_[rank] == present)
+        member_seen& m = members_[static_cast<std::size_t>(h->rank)];
+        if (m.is == present) drop_if_gone(h->rank);
+        if (m.is == present)
             return refuse(c, verdict::rank_taken,
-                error_text() << "rank " << h->rank << " was given twice: to process " << members_[rank].pid << " (at "
-                             << text_of(members_[rank].at) << ") and to process " << h->self.pid << " (at "
-                             << text_of(h->self.at) << ")");
+                error_text() << "rank " << h->rank << " was given twice: to process " << m.pid << " (on "
+                             << host_text(m.from) << ") and to process " << h->pid << " (on " << host_text(c.from)
+                             << ")");
         if (!broken_.empty()) return tell_broken(c);
         c.stage = connection::identified;
         c.rank = h->rank;
-        members_[rank] = seen_over(c.fd.get(), h->self);
-        ranks_[rank] = present;
+        m = {present, h->pid, c.from};
         changed_ = true;
         if (count(left) == 0) left_at_ = 0;
         send_reply(c, verdict::accepted, missing().c_str());
@@ -286,51 +274,49 @@ private:
     }
     void drop(connection& c) {
         c.fd.close();
-        if (c.stage != connection::identified || complete_) return;
-        ranks_[static_cast<std::size_t>(c.rank)] = left;
+        if (c.stage != connection::identified) return;
+        members_[static_cast<std::size_t>(c.rank)].is = left;
         changed_ = true;
         if (left_at_ == 0) left_at_ = seconds_now();
     }
 
-    [[gnu::cold]] void add_reply(connection& c, verdict what, const char* text) {
-        reply a{.what = what, .size = l_.size, .group = group_};
+    void send_reply(connection& c, verdict what, const char* text) {
+        reply a{.what = what, .size = l_.size};
         set_text(a, text);
         const auto bytes = sealed(a, l_.token, c.ours, c.theirs);
         c.out.insert(c.out.end(), bytes.begin(), bytes.end());
-    }
-    void send_reply(connection& c, verdict what, const char* text) {
-        add_reply(c, what, text);
         flush(c);
     }
     [[gnu::cold]] void flush(connection& c) {
-        while (!c.out.empty() || c.gets_table) {
-            const auto& from = c.out.empty() ? table_ : c.out;
-            const ssize_t n =
-                ::send(c.fd.get(), from.data() + c.bytes_sent, from.size() - c.bytes_sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+        while (!c.out.empty()) {
+            const ssize_t n = ::send(
+                c.fd.get(), c.out.data() + c.bytes_sent, c.out.size() - c.bytes_sent, MSG_NOSIGNAL | MSG_DONTWAIT);
             if (n < 0 && errno == EINTR) continue;
             if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
             if (n < 0) return drop(c);
             c.bytes_sent += static_cast<std::size_t>(n);
-            if (c.bytes_sent < from.size()) continue;
+            if (c.bytes_sent < c.out.size()) continue;
             c.bytes_sent = 0;
-            if (c.out.empty()) c.gets_table = false;
             c.out.clear();
         }
-        if (complete_) line_[static_cast<std::size_t>(c.rank)] = std::move(c.fd);  // the table has been sent
         // What the peer still sends is read: closing a connection with unread data sends a reset, which would overtake
         // the reply.
         if (c.stage == connection::refused) shutdown(c.fd.get(), SHUT_WR);
     }
 
-    int count(presence what) const { return static_cast<int>(std::count(ranks_.begin(), ranks_.end(), what)); }
+    int count(presence what) const {
+        return static_cast<int>(std::count_if(members_.begin(), members_.end(), [=](auto& m) { return m.is == what; }));
+    }
     int first(presence what) const {
-        return static_cast<int>(std::find(ranks_.begin(), ranks_.end(), what) - ranks_.begin());
+        int r = 0;
+        while (members_[static_cast<std::size_t>(r)].is != what) ++r;
+        return r;
     }
     /// "rank 2", "ranks 2, 5-7, 9"; shortened if they are many.
     std::string names(presence what) const {
         error_text text;
         text << (count(what) == 1 ? "rank " : "ranks ");
-        const auto is = [&](int r) { return r < l_.size && ranks_[static_cast<std::size_t>(r)] == what; };
+        const auto is = [&](int r) { return r < l_.size && members_[static_cast<std::size_t>(r)].is == what; };
         int parts = 0;
         for (int r = 0; r < l_.size; ++r) {
             if (!is(r)) continue;
@@ -359,22 +345,6 @@ private:
             if (c.fd && c.stage == connection::identified && c.out.empty())
                 send_reply(c, verdict::waiting, text.c_str());
     }
-    [[gnu::cold]] void send_tables() {
-        complete_ = true;
-        listening_.close();
-        table_ = encode_table(members_);
-        const digest sum = sha256().add(table_).finish();
-        for (connection& c : connections_) {
-            if (c.stage != connection::identified) c.fd.close();
-            if (!c.fd) continue;
-            add_reply(c, verdict::complete, "");
-            const digest proof = prove_table(l_.token, c.ours, c.theirs, sum);
-            c.out.insert(c.out.end(), proof.begin(), proof.end());
-            c.gets_table = true;
-            flush(c);
-        }
-    }
-
     void tell_broken(connection& c) {
         ++told_;
         dismiss(c, verdict::failed, broken_.c_str());
@@ -385,30 +355,23 @@ private:
         for (connection& c : connections_)
             if (c.fd && c.stage == connection::identified) tell_broken(c);
         left_at_ = 0;
-        own_.close();  // a descriptor for those that come
+        spare_.close();  // a descriptor for those that come
         until_ = std::min(until_, seconds_now() + 1);
         while (told_ < l_.size && seconds_now() < until_) step();
         fail(code, l_, why, because_of);
     }
     [[noreturn]] void fail_left() {
         const int rank = first(left);
-        const member& m = members_[static_cast<std::size_t>(rank)];
+        const member_seen& m = members_[static_cast<std::size_t>(rank)];
         ++told_;
         error_text text;
-        text << "rank " << rank << " (process " << m.pid << ", at " << text_of(m.at)
+        text << "rank " << rank << " (process " << m.pid << ", on " << host_text(m.from)
              << ") connected, and has left again: it has failed";
         if (count(absent) > 0) text << ", or has given up waiting for " << names(absent);
         give_up(errc::peer_failed, rank, text);
     }
 
     [[noreturn]] void fail_timeout() {
-        if (complete_) {
-            const int slow = connections_.front().rank;
-            fail(errc::timeout, l_,
-                error_text() << "all ranks have connected, but rank " << slow
-                             << " has not taken the table of ranks within " << timeout_ << " s: is it stopped?",
-                slow);
-        }
         error_text text;
         text << "rank 0 waited " << timeout_ << " s for " << missing() << " (" << count(present) << " of " << l_.size
              << " have connected)";
@@ -423,24 +386,20 @@ private:
     const launch& l_;
     double timeout_, until_;
     descriptor listening_;  ///< for the rendezvous
-    descriptor own_;        ///< for the other ranks, afterwards
+    descriptor spare_;      ///< not to have none at the end
+    address own_;           ///< where the other ranks are to reach this one
     int reason_ = 0;        ///< an errno: of the last listen or accept that failed
-    std::uint64_t group_ = random_id();
-    std::vector<member> members_;
-    std::vector<presence> ranks_;
+    std::vector<member_seen> members_;
     int warnings_ = 0;
-    bool complete_ = false;  ///< all ranks have connected
-    bool changed_ = false;   ///< the missing ranks have, since they were reported
+    bool changed_ = false;  ///< the missing ranks have, since they were reported
     double reported_at_ = 0, accept_again_at_ = 0;
     double left_at_ = 0;        ///< when the first of those left that are not back; 0: all are
     double refused_since_ = 0;  ///< when the system first gave no descriptor for a connection; 0: it does
     std::string broken_;        ///< why there will be no group
     int told_ = 1;              ///< ranks that know it
     std::vector<connection> connections_;
-    std::vector<descriptor> line_;  ///< by rank: the connections of those that have the table
-    std::vector<pollfd> polls_;     ///< of each connection, and of `listening_`
-    std::vector<std::byte> table_;
-    std::string refusal_;  ///< the last one
+    std::vector<pollfd> polls_;  ///< of each connection, and of `listening_`
+    std::string refusal_;        ///< the last one
 };
 
 }  // namespace rendezvous
@@ -448,28 +407,20 @@ private:
 /// Collective: every rank of a launch calls it, within `timeout` seconds of each other. When it returns, all ranks have
 /// called it. Throws colls::error, at the latest after `timeout`: invalid_argument (wrong token, rank out of range or
 /// given twice, port taken, unknown interface), mismatch (another size or version), timeout (ranks that have not
-/// connected, or rank 0 cannot be reached), peer_failed (rank 0 has closed the connection). A group of one opens its
-/// listening socket, on loopback, and no connection. Cost: one round trip, then a table of `member_bytes` for each
-/// rank.
-[[gnu::cold]] inline meeting meet(const launch& l, double timeout) {
+/// connected, or rank 0 cannot be reached), peer_failed (rank 0 has closed the connection). A group of one opens no
+/// connection. Cost: one round trip.
+[[gnu::cold]] inline std::unique_ptr<rank_star> meet(const launch& l, double timeout) {
     using namespace rendezvous;
     if (l.size < 1 || l.rank < 0 || l.rank >= l.size)
         throw error(errc::invalid_argument,
             error_text() << "colls: rank " << l.rank << " is out of range for a job of " << l.size << " ranks");
-    if (l.size > 1 && (l.port < 1 || l.ports < 1 || l.port + l.ports > 65536))
+    if (l.size == 1) return std::make_unique<rank_star>(l, timeout, std::vector<peer_line>(), address());
+    if (l.port < 1 || l.ports < 1 || l.port + l.ports > 65536)
         fail(errc::invalid_argument, l,
             error_text() << "port " << l.port
                          << " for the rendezvous is out of range: COLLS_MASTER_PORT must be 1 to 65535");
-    if (l.size > 1 && !l.interface_name.empty())
-        interface_address(l.interface_name, AF_INET);  // throws before any connection
-    if (l.size > 1) return l.rank == 0 ? server(l, timeout).run() : client(l, timeout).run();
-
-    meeting m;
-    m.listening = listen_on_loopback();
-    if (!m.listening) fail(errc::unsupported, l, error_text() << "cannot listen on loopback: " << system_text(errno));
-    m.group = random_id();
-    m.members.push_back(self(m.listening));
-    return m;
+    if (!l.interface_name.empty()) interface_address(l.interface_name, AF_INET);  // throws before any connection
+    return l.rank == 0 ? server(l, timeout).run() : client(l, timeout).run();
 }
 
 }  // namespace colls::inline v1::detail
