@@ -4,7 +4,7 @@
 
 #include <colls/elastic/detail/knock.hpp>
 #include <colls/elastic/endpoint.hpp>
-#include <colls/net/detail/forming/meeting.hpp>
+#include <colls/net/detail/forming/door.hpp>
 
 #include <memory>
 
@@ -21,10 +21,9 @@ struct visitor {
 }  // namespace detail::endpoints
 
 struct endpoint::state {
-    static constexpr std::size_t most_silent = 256, most_waiting = 1024, most_used = 65536;
-    static constexpr double knock_timeout = 5;  ///< seconds in which a connection must have knocked
+    static constexpr std::size_t most_waiting = 1024, most_used = 65536;
 
-    std::unique_ptr<detail::own_socket> listening;
+    std::optional<detail::door<detail::endpoints::knock>> door;
     detail::endpoints::handle own;
     std::string text;  ///< of `own`
     std::string token;
@@ -34,7 +33,6 @@ struct endpoint::state {
     detail::rendezvous::nonce joining{};               ///< the group that is being formed
     detail::rendezvous::nonce last{};                  ///< the one whose forming has failed last, and why
     std::string last_end;
-    double next_accept = 0;
 
     bool has_used(const detail::rendezvous::nonce& group) const {
         return std::find(used.begin(), used.end(), group) != used.end();
@@ -48,87 +46,31 @@ struct endpoint::state {
     [[gnu::cold]] void serve() {
         using namespace detail;
         using namespace endpoints;
-        const double now = seconds_now();
-        while (silent_.size() < most_silent && now >= next_accept) {
-            descriptor fd = accept_from(listening->fd.get());
-            if (!fd) {
-                if (is_exhausted(errno)) next_accept = now + 0.05;
-                break;
-            }
-            peer_line to{std::make_unique<own_socket>(std::move(fd)), rendezvous::random_bytes<rendezvous::nonce>()};
-            const auto first = rendezvous::encode(rendezvous::challenge{.once = to.host});
-            if (rendezvous::send_record(to.fd(), first, 0) == 0) silent_.push_back({std::move(to), now});
+        door->serve();
+        for (auto& g : std::exchange(door->guests, {})) {
+            const char* why = "";
+            const auto refuse = [&](rendezvous::verdict what, const error_text& reason) {
+                door->refuse(std::move(g.line), g.from, what, reason.text());
+            };
+            if (auto its = parse_handle(g.said.own, why); !its)
+                continue;
+            else if (g.said.to != own.name)
+                refuse(rendezvous::verdict::other_endpoint,
+                    error_text() << "another endpoint listens at " << text_of(local_address(g.line.fd())));
+            else if (g.said.size > 0 && has_used(g.said.group) && joining != g.said.group)
+                refuse(rendezvous::verdict::broken, error_text() << "its attempt with that uuid has ended"
+                                                                 << (last == g.said.group ? ": " + last_end : ""));
+            else
+                visitors.push_back({std::move(g.line), g.said, std::move(*its)});
         }
-        std::erase_if(silent_, [&](silent& s) { return !hear(s) || now - s.since > knock_timeout; });
         // Whoever waits says nothing: it has gone, or is not one that waits.
         std::erase_if(visitors, [](visitor& v) { return v.line.in.read(v.line.fd(), 1) != arriving::not_yet; });
         if (visitors.size() > most_waiting) visitors.erase(visitors.begin());
     }
     void watch(detail::poll_set& p) const {
-        if (silent_.size() < most_silent && detail::seconds_now() >= next_accept) p.add(listening->fd.get(), POLLIN);
-        for (const silent& s : silent_) p.add(s.line.fd(), POLLIN);
+        door->watch(p);
         for (const detail::endpoints::visitor& v : visitors) p.add(v.line.fd(), POLLIN);
     }
-
-private:
-    struct silent {
-        detail::peer_line line;
-        double since;
-        bool refused = false;
-    };
-    // False: it is no silent one any more.
-    [[gnu::cold]] bool hear(silent& s) {
-        using namespace detail;
-        using namespace endpoints;
-        if (s.refused) {  // what it still sends is read, since a reset would overtake the refusal
-            s.line.in.clear();
-            return s.line.in.read(s.line.fd(), 1) != arriving::ended;
-        }
-        switch (s.line.in.read(s.line.fd(), rendezvous::prefix_bytes)) {
-            case arriving::not_yet:
-                return true;
-            case arriving::ended:
-                return false;
-            case arriving::whole:
-                break;
-        }
-        const auto p = rendezvous::parse_prefix(s.line.in.bytes().first(rendezvous::prefix_bytes));
-        if (!p || p->kind != knock::kind) return false;
-        if (p->protocol != rendezvous::rendezvous_version || p->library != rendezvous::library_version)
-            return refuse(s, rendezvous::verdict::version_skew,
-                error_text() << "it uses colls " << *p << ", but the process at " << text_of(own.at[0])
-                             << " uses colls " << rendezvous::prefix{knock::kind});
-        const auto read = s.line.in.read(s.line.fd(), knock::bytes);
-        if (read != arriving::whole) return read == arriving::not_yet;
-        const rendezvous::bytes_view record = s.line.in.bytes();
-        const auto k = rendezvous::parse<knock>(record);
-        const char* why = "";
-        const auto its = k ? parse_handle(k->own, why) : std::nullopt;
-        if (!its) return false;
-        s.line.guest = k->once;
-        if (!same(k->proof, rendezvous::prove(token, s.line.host, s.line.guest, record))) {
-            refused = "a process on " + host_text(remote_address(s.line.fd())) + " has a different token (COLLS_TOKEN)";
-            return refuse(s, rendezvous::verdict::wrong_token, error_text() << refused);
-        }
-        if (k->to != own.name)
-            return refuse(s, rendezvous::verdict::other_endpoint,
-                error_text() << "another endpoint listens at " << text_of(local_address(s.line.fd())));
-        if (k->size > 0 && has_used(k->group) && joining != k->group)
-            return refuse(s, rendezvous::verdict::broken,
-                error_text() << "its attempt with that uuid has ended" << (last == k->group ? ": " + last_end : ""));
-        s.line.in.clear();
-        visitors.push_back({std::move(s.line), *k, *its});
-        return false;
-    }
-    bool refuse(silent& s, detail::rendezvous::verdict what, const detail::error_text& why) {
-        detail::rendezvous::reply a = detail::rendezvous::refusal(errc::peer_failed, none, why.text());
-        a.what = what;
-        s.line.send(a, token);
-        shutdown(s.line.fd(), SHUT_WR);
-        return s.refused = true;
-    }
-
-    std::vector<silent> silent_;  // that have not knocked yet
 };
 
 [[gnu::cold]] COLLS_INLINE endpoint endpoint::open(const endpoint_options& how) {
@@ -163,10 +105,13 @@ private:
             error_text() << "colls: endpoint: cannot listen at " << host_text(at) << ": " << system_text(errno));
     const int port = port_of(fd.get());
     for (address& a : reached) a.set_port(port);
-    s->listening = std::make_unique<own_socket>(std::move(fd));
     s->own = {rendezvous::host_identity(), rendezvous::random_bytes<endpoint_name>(), getpid(), std::move(reached)};
     s->text = s->own.text();
     if (const char* const secret = variable("COLLS_TOKEN")) s->token = secret;
+    s->door.emplace(std::move(fd), s->token, "the process at " + text_of(s->own.at[0]));
+    s->door->on_refusal = [&refused = s->refused](rendezvous::verdict what, const char* why) {
+        if (what == rendezvous::verdict::wrong_token) refused = why;
+    };
     return endpoint(s.release());
 }
 COLLS_INLINE std::string endpoint::handle() const { return opened().text; }

@@ -245,23 +245,11 @@ private:
     }
     int first_missing() const {
         for (int i = 1; i < list_.size(); ++i)
-            if (!lines_[static_cast<std::size_t>(i)].socket) return i;
+            if (!line(i).socket) return i;
         return none;
     }
-    /// "positions 2, 5-7", shortened if they are many.
     std::string names_missing() const {
-        std::string text;
-        int parts = 0;
-        const auto is = [&](int i) { return i < list_.size() && !lines_[static_cast<std::size_t>(i)].socket; };
-        for (int i = 1; i < list_.size(); ++i) {
-            if (!is(i)) continue;
-            const int begin = i;
-            while (is(i + 1)) ++i;
-            if (parts++ == 10) return text + ", ...";
-            text.append(text.empty() ? "" : ", ").append(std::to_string(begin));
-            if (i > begin) text.append(i > begin + 1 ? "-" : ", ").append(std::to_string(i));
-        }
-        return (parts == 1 && text.find_first_of(",-") == text.npos ? "position " : "positions ") + text;
+        return names_of("position", list_.size(), [&](int i) { return i > 0 && !line(i).socket; });
     }
 
     // The others.

@@ -90,6 +90,26 @@ private:
     bool waited_ = false;
 };
 
+/// "rank 2", "ranks 2, 5-7, 9", of the numbers below n that `is` says yes to; shortened if they are many.
+[[gnu::cold]] inline std::string names_of(const char* what, int n, auto&& is) {
+    std::string text;
+    int parts = 0, all = 0;
+    for (int i = 0; i < n; ++i) {
+        if (!is(i)) continue;
+        const int begin = i;
+        while (i + 1 < n && is(i + 1)) ++i;
+        all += i + 1 - begin;
+        if (parts > 10) continue;
+        if (parts++ == 10) {
+            text.append(", ...");
+            continue;
+        }
+        text.append(parts == 1 ? "" : ", ").append(std::to_string(begin));
+        if (i > begin) text.append(i > begin + 1 ? "-" : ", ").append(std::to_string(i));
+    }
+    return std::string(what).append(all == 1 ? " " : "s ") + text;
+}
+
 class star_exchange : public member_exchange {
 public:
     /// `lines`: the leader's by member, the first of which is none; another member's one, to the leader. For at most
@@ -161,8 +181,7 @@ public:
     /// Throws if another one has said why it has given up, or does within a moment: for a process to which that one
     /// seems to have ended.
     [[gnu::cold]] void look_for_cause() {
-        for (const double until = seconds_now() + 0.3; !told_ && size_ > 1 && seconds_now() < until;
-             look_for_failure())
+        for (const double until = seconds_now() + 0.3; !told_ && size_ > 1 && seconds_now() < until; look_for_failure())
             poll(nullptr, 0, 1);
     }
 
@@ -204,6 +223,7 @@ protected:
     virtual error error_of(errc code, int about, const error_text& why) const = 0;
 
     peer_line& line(int i) { return lines_[static_cast<std::size_t>(i)]; }
+    const peer_line& line(int i) const { return lines_[static_cast<std::size_t>(i)]; }
     void send(int i, rendezvous::bytes_view message, double until) {
         if (rendezvous::send_record(line(i).fd(), message, until) != 0) lost(i);
     }

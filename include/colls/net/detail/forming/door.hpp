@@ -1,0 +1,138 @@
+// A socket at which processes come to form a group, and the connections of those that have not shown yet who they are.
+// records.hpp has the protocol, and what it protects against.
+// IWYU pragma: private, include <colls/world.hpp>
+#pragma once
+
+#include <colls/net/detail/forming/meeting.hpp>
+
+#include <functional>
+#include <string>
+
+namespace colls::inline v1::detail {
+
+/// Every socket is non-blocking, and whoever owns the door serves it while it waits. A connection has to show by one
+/// Record within `patience` that it knows the token, and occupies one of `most_silent` places until then. So a stray
+/// connection gets one bounded place and a timeout.
+template <class Record>
+class door {
+public:
+    static constexpr std::size_t most_silent = 256;
+    static constexpr double patience = 5;            ///< seconds
+    static constexpr double crowded_patience = 0.5;  ///< likewise, while others wait for its place
+
+    struct guest {
+        peer_line line;
+        Record said;
+        address from;
+    };
+
+    /// `name`: this process's, in texts.
+    door(descriptor&& listening, std::string_view token, std::string name)
+        : listening_(std::move(listening)), token_(token), name_(std::move(name)) {}
+
+    std::vector<guest> guests;  ///< who know the token: for the owner to take
+    /// Called for each refusal.
+    std::function<void(rendezvous::verdict, const char* why)> on_refusal = [](rendezvous::verdict, const char*) {};
+
+    /// Accepts connections, and reads what those say that were accepted. Never waits.
+    [[gnu::cold]] void serve() {
+        const double now = seconds_now();
+        while (accepts(now)) {
+            descriptor fd = accept_from(listening_.fd.get());
+            if (!fd && errno == ECONNABORTED) continue;
+            if (!fd) {
+                if (may_try_again(errno)) break;
+                reason_ = errno;  // probably too many open files
+                next_accept_ = now + 0.05;
+                if (exhausted_since_ == 0 || !silent_.empty()) exhausted_since_ = now;  // silent ones leave soon
+                break;
+            }
+            exhausted_since_ = 0;
+            const address from = remote_address(fd.get());
+            peer_line to{std::make_unique<own_socket>(std::move(fd)), rendezvous::random_bytes<rendezvous::nonce>()};
+            if (rendezvous::send_record(to.fd(), encode(rendezvous::challenge{.once = to.host}), 0) == 0)
+                silent_.push_back({std::move(to), from, now});
+        }
+        const double limit = now - (accepts(now) ? patience : crowded_patience);
+        for (std::size_t i = 0; i < silent_.size(); ++i)  // by number: a refusal adds one
+            if (!hear(silent_[i]) || silent_[i].since < limit) silent_[i].line.socket.reset();
+        std::erase_if(silent_, [](const silent& s) { return !s.line.socket; });
+    }
+    void watch(poll_set& p) const {
+        if (accepts(seconds_now())) p.add(listening_.fd.get(), POLLIN);
+        for (const silent& s : silent_) p.add(s.line.fd(), POLLIN);
+    }
+    /// Says why, and reads what the other side still sends: closing a connection with unread data sends a reset, which
+    /// would overtake the reply.
+    [[gnu::cold]] void refuse(peer_line&& to, const address& from, rendezvous::verdict what, const char* why) {
+        on_refusal(what, why);
+        rendezvous::reply a = rendezvous::refusal(errc::peer_failed, none, why);
+        a.what = what;
+        if (!to.send(a, token_)) return;
+        shutdown(to.fd(), SHUT_WR);
+        silent_.push_back({std::move(to), from, seconds_now(), true});
+    }
+    /// Why no connection has been accepted for that long: an errno, or 0.
+    int exhausted_for(double seconds) const {
+        return exhausted_since_ != 0 && seconds_now() > exhausted_since_ + seconds ? reason_ : 0;
+    }
+    /// The last errno for which a connection was not accepted, or 0.
+    int reason() const { return reason_; }
+    address at() const { return local_address(listening_.fd.get()); }
+
+private:
+    struct silent {
+        peer_line line;
+        address from;
+        double since;  ///< when it was accepted, or refused
+        bool refused = false;
+    };
+
+    bool accepts(double now) const { return silent_.size() < most_silent && now >= next_accept_; }
+    // False: it is no silent one any more.
+    [[gnu::cold]] bool hear(silent& s) {
+        using namespace rendezvous;
+        arriving& in = s.line.in;
+        if (s.refused) {
+            in.clear();
+            return in.read(s.line.fd(), 64) != arriving::ended;
+        }
+        if (const auto read = in.read(s.line.fd(), prefix_bytes); read != arriving::whole)
+            return read == arriving::not_yet;
+        const auto p = parse_prefix(in.bytes().first(prefix_bytes));
+        if (!p || p->kind != Record::kind) return false;
+        if (p->protocol != rendezvous_version) return refuse_version(s, *p);
+        if (const auto read = in.read(s.line.fd(), Record::bytes); read != arriving::whole)
+            return read == arriving::not_yet;
+        const auto r = parse<Record>(in.bytes());
+        if (!r) return false;
+        s.line.guest = r->once;
+        if (!same(r->proof, prove(token_, s.line.host, s.line.guest, in.bytes()))) {
+            error_text why;
+            why << "a process on " << host_text(s.from) << " has a different token (COLLS_TOKEN)";
+            return refuse(s, verdict::wrong_token, why);
+        }
+        if (r->library != library_version) return refuse_version(s, *p);
+        in.clear();
+        guests.push_back({std::move(s.line), *r, s.from});
+        return false;
+    }
+    bool refuse_version(silent& s, const rendezvous::prefix& theirs) {
+        error_text why;
+        why << "a process on " << host_text(s.from) << " uses colls " << theirs << ", but " << name_ << " uses colls "
+            << rendezvous::prefix{Record::kind};
+        return refuse(s, rendezvous::verdict::version_skew, why);
+    }
+    bool refuse(silent& s, rendezvous::verdict what, const error_text& why) {
+        refuse(std::exchange(s.line, {}), address(s.from), what, why.text());  // which may move s
+        return false;
+    }
+
+    own_socket listening_;
+    const std::string token_, name_;
+    std::vector<silent> silent_;
+    double next_accept_ = 0, exhausted_since_ = 0;
+    int reason_ = 0;
+};
+
+}  // namespace colls::inline v1::detail
