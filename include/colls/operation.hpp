@@ -2,7 +2,6 @@
 // that the library calls while a rank waits.
 #pragma once
 
-#include <colls/detail/call/joint_wait.hpp>
 #include <colls/detail/perform/interface.hpp>
 #include <colls/detail/support/wait_hook.hpp>
 #include <colls/step.hpp>

@@ -4,7 +4,6 @@
 
 #include <colls/cost.hpp>
 #include <colls/detail/group/rank_context.hpp>
-#include <colls/detail/prove/examine.hpp>
 #include <colls/detail/request/known_families.hpp>
 #include <colls/detail/request/request.hpp>
 

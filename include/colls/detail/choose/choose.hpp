@@ -11,7 +11,7 @@
 #include <colls/detail/choose/selection.hpp>
 #include <colls/detail/execute/distance.hpp>
 #include <colls/detail/execute/eager.hpp>
-#include <colls/detail/plan/plan_size.hpp>
+#include <colls/detail/plan/make_execution_plan.hpp>
 #include <colls/detail/prove/examine.hpp>
 #include <colls/detail/request/request.hpp>
 #include <colls/schedules/direct.hpp>

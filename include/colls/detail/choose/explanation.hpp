@@ -4,13 +4,11 @@
 
 #include <colls/cost.hpp>
 #include <colls/detail/choose/choose.hpp>
-#include <colls/detail/execute/distance.hpp>
 
 #include <algorithm>
 #include <cstdio>
 #include <string>
 #include <string_view>
-#include <utility>
 
 namespace colls::inline v1::detail {
 

@@ -6,9 +6,7 @@
 
 #include <colls/detail/choose/candidates.hpp>
 #include <colls/detail/choose/selection.hpp>
-#include <colls/detail/execute/message_policy.hpp>
-#include <colls/detail/execute/single_copy_policy.hpp>
-#include <colls/detail/execute/store_policy.hpp>
+#include <colls/detail/execute/copy_policy.hpp>
 #include <colls/detail/plan/plan_cache.hpp>
 
 namespace colls::inline v1::detail {

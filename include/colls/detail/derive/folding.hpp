@@ -2,7 +2,6 @@
 // IWYU pragma: private, include <colls/algebra/folded.hpp>
 #pragma once
 
-#include <colls/detail/derive/embed.hpp>
 #include <colls/detail/derive/ownership.hpp>
 #include <colls/detail/derive/part.hpp>
 #include <colls/detail/derive/reversal.hpp>

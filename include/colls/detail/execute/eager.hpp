@@ -12,10 +12,11 @@
 #pragma once
 
 #include <colls/detail/execute/call_description.hpp>
+#include <colls/detail/execute/copy_policy.hpp>
 #include <colls/detail/execute/distance.hpp>
-#include <colls/detail/execute/store_policy.hpp>
 #include <colls/detail/group/backoff.hpp>
 #include <colls/detail/reduce/fold.hpp>
+#include <colls/detail/request/known_families.hpp>
 #include <colls/detail/support/copy.hpp>
 
 #include <cstring>

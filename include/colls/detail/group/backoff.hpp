@@ -4,9 +4,8 @@
 
 #include <colls/detail/group/dump.hpp>
 #include <colls/detail/group/in_call.hpp>
-#include <colls/detail/group/mismatch.hpp>
 #include <colls/detail/group/sleeper.hpp>
-#include <colls/detail/support/affinity.hpp>
+#include <colls/detail/support/cores.hpp>
 
 namespace colls::inline v1::detail {
 

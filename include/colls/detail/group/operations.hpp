@@ -4,8 +4,8 @@
 
 #include <colls/detail/group/group_backend.hpp>
 #include <colls/detail/group/group_memory.hpp>
-#include <colls/detail/group/pending.hpp>
 #include <colls/detail/group/thread_gate.hpp>
+#include <colls/detail/group/wait_site.hpp>
 #include <colls/detail/support/list.hpp>
 
 #include <memory>

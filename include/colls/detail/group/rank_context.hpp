@@ -2,24 +2,20 @@
 // IWYU pragma: private
 #pragma once
 
-#include <colls/any_schedule.hpp>
 #include <colls/detail/group/call_log.hpp>
 #include <colls/detail/group/group_backend.hpp>
 #include <colls/detail/group/group_memory.hpp>
 #include <colls/detail/group/operations.hpp>
-#include <colls/detail/group/tracer.hpp>
 #include <colls/detail/group/wait_policy.hpp>
 #include <colls/detail/support/clock.hpp>
 #include <colls/detail/support/environment.hpp>
 #include <colls/detail/support/error_text.hpp>
-#include <colls/detail/support/hash.hpp>
 #include <colls/detail/support/list.hpp>
 #include <colls/detail/support/wait_hook.hpp>
 #include <colls/extend/host_map.hpp>
 
 #include <pthread.h>
 #include <memory>
-#include <vector>
 
 namespace colls::inline v1::detail {
 

@@ -12,7 +12,7 @@
 // of another one from being made, and ranks may make the calls of several groups in different orders.
 #pragma once
 
-#include <colls/detail/support/fence_everywhere.hpp>
+#include <colls/detail/support/futex.hpp>
 
 #include <sched.h>
 #include <atomic>

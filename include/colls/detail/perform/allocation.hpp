@@ -2,7 +2,6 @@
 // IWYU pragma: private, include <colls/communicator.hpp>
 #pragma once
 
-#include <colls/detail/execute/operation_state.hpp>
 #include <colls/detail/group/in_call.hpp>
 #include <colls/detail/group/rank_context.hpp>
 #include <colls/detail/perform/interface.hpp>

@@ -10,8 +10,6 @@
 #include <colls/detail/perform/interface.hpp>
 #include <colls/detail/perform/message_calls.hpp>
 #include <colls/detail/perform/perform_call.hpp>
-#include <colls/detail/perform/prepared_call.hpp>
-#include <colls/detail/perform/progress_worker.hpp>
 #include <colls/detail/perform/started_operation.hpp>
 
 namespace colls::inline v1::detail {

@@ -13,6 +13,7 @@
 
 #include <sched.h>
 #include <cstddef>
+#include <exception>
 #include <string>
 #include <string_view>
 
@@ -129,6 +130,25 @@ inline double pause_between_tests(double since) {
     }
     return since != 0 ? since : now;
 }
+
+/// Waits for one operation after the other, and keeps the first error.
+class joint_wait {
+public:
+    template <class Operation>
+    void wait(Operation& o) {
+        try {
+            o.wait();
+        } catch (...) {
+            if (!first_) first_ = std::current_exception();
+        }
+    }
+    void rethrow() const {
+        if (first_) std::rethrow_exception(first_);
+    }
+
+private:
+    std::exception_ptr first_;
+};
 
 }  // namespace detail
 }  // namespace colls::inline v1

@@ -5,7 +5,6 @@
 #include <colls/algebra/folded.hpp>
 #include <colls/detail/prove/schedule_reader.hpp>
 #include <colls/detail/support/error_text.hpp>
-#include <colls/detail/support/hash.hpp>
 #include <colls/detail/support/type_name.hpp>
 
 #include <string_view>

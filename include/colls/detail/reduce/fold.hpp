@@ -6,7 +6,7 @@
 //
 // All loops give the same bits for an element, wherever it lies: no product is fused with a sum, unless one expression
 // of the operator has both, the compiler is clang, and its target has fused multiply-add. What an operator does to each
-// contribution (leaf) its rank does before the call: own_contribution.hpp.
+// contribution (leaf) its rank does before the call: own_contribution.
 #pragma once
 
 #include <colls/config.hpp>

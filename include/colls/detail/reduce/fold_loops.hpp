@@ -12,9 +12,7 @@
 #include <colls/detail/support/copy.hpp>
 #include <colls/operators.hpp>
 
-#include <concepts>
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <type_traits>
 

@@ -5,7 +5,6 @@
 
 #include <colls/any_schedule.hpp>
 #include <colls/blocks.hpp>
-#include <colls/detail/support/hash.hpp>
 #include <colls/detail/support/list.hpp>
 
 #include <cstddef>

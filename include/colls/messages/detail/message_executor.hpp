@@ -14,8 +14,8 @@
 // in which they were started, each only when the one before has posted all: the order extends over operations.
 #pragma once
 
+#include <colls/detail/execute/copy_policy.hpp>
 #include <colls/detail/execute/executor.hpp>
-#include <colls/detail/execute/message_policy.hpp>
 #include <colls/detail/support/copy.hpp>
 #include <colls/detail/transport/vocabulary.hpp>
 #include <colls/messages/detail/message_lowering.hpp>
