@@ -8,7 +8,6 @@
 // fold.hpp compiles them for several processors and chooses one.
 #pragma once
 
-#include <colls/config.hpp>
 #include <colls/detail/support/copy.hpp>
 #include <colls/operators.hpp>
 
