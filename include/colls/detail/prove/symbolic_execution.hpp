@@ -307,43 +307,32 @@ private:
                 if (m->received > 0) {
                     if (m->reduces)
                         reduction = true;
-                    else if (!copy(r, port, *m, staged))
+                    else if (!receive(r, port, *m, staged))
                         return false;
                 }
             if (!reduction) continue;
             m -= p_.ports;
             for (int port = 0; port < p_.ports; ++port, ++m)
-                if (m->received > 0 && m->reduces && !reduce(r, port, *m, staged)) return false;
+                if (m->received > 0 && m->reduces && !receive(r, port, *m, staged)) return false;
             if (ordered_) fold(r);
         }
         staged_rounds_ += staged;
         return true;
     }
 
-    [[gnu::noinline]] constexpr bool copy(int r, int port, const move& m, bool& staged) {
-        rank_ = r, port_ = port, peer_ = m.from;
-        long j = moves_.p[m.from * p_.ports + port].sent_at;
-        for (long k = m.received_at; k < m.received_at + m.received; ++k, ++j) {
-            const int y = received_blocks_.p[k];
-            const long i = at(r, y);
-            const bool counts = label_.p[i] != vacant || y >= p_.blocks;
-            if (!copy_block(i, j, y, sent_blocks_.p[j])) return false;
-            if (sent_in_.p[i] == round_ + 1) staged = true;
-            if (!counts) continue;
-            if (label_.p[i] != y && y < p_.blocks) fixed_ = false;
-            if (ordered_) value_.p[i] = staged_value_.p[j];
-        }
-        return true;
-    }
-
-    [[gnu::noinline]] constexpr bool reduce(int r, int port, const move& m, bool& staged) {
+    [[gnu::noinline]] constexpr bool receive(int r, int port, const move& m, bool& staged) {
         rank_ = r, port_ = port, peer_ = m.from;
         long j = moves_.p[m.from * p_.ports + port].sent_at;
         for (long k = m.received_at; k < m.received_at + m.received; ++k, ++j) {
             const int y = received_blocks_.p[k];
             const long i = at(r, y);
             if (sent_in_.p[i] == round_ + 1 && !barrier_) staged = true;
-            if (!reduce_block(i, j, y, sent_blocks_.p[j])) return false;
+            const bool counts = label_.p[i] != vacant || y >= p_.blocks;
+            if (!(m.reduces ? reduce_block(i, j, y, sent_blocks_.p[j]) : copy_block(i, j, y, sent_blocks_.p[j])))
+                return false;
+            if (m.reduces || !counts) continue;
+            if (label_.p[i] != y && y < p_.blocks) fixed_ = false;
+            if (ordered_) value_.p[i] = staged_value_.p[j];
         }
         return true;
     }
