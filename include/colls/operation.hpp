@@ -118,7 +118,7 @@ template <class Range>
     requires(!std::is_same_v<std::remove_cvref_t<Range>, operation>)
 void wait_all(Range&& operations) {
     detail::joint_wait all;
-    for (operation& o : operations) all.wait(o);
+    for (operation& o : operations) all.run([&] { o.wait(); });
     all.rethrow();
 }
 /// The same for the operations given.
@@ -126,7 +126,7 @@ template <class... Operation>
     requires(sizeof...(Operation) > 0 && (std::is_same_v<std::remove_cvref_t<Operation>, operation> && ...))
 void wait_all(Operation&&... operations) {
     detail::joint_wait all;
-    (all.wait(operations), ...);
+    (all.run([&] { operations.wait(); }), ...);
     all.rethrow();
 }
 

@@ -3,7 +3,6 @@
 // IWYU pragma: private, include <colls/algebra.hpp>
 #pragma once
 
-#include <colls/config.hpp>
 #include <colls/step.hpp>
 
 #include <concepts>

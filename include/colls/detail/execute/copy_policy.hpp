@@ -52,8 +52,8 @@ struct store_policy {
     static constexpr std::size_t staged_broadcast_chunks = 16;
 };
 
-/// When the kernel copies between processes instead of both copying through shared memory, and in which sizes, in bytes.
-/// They were measured, too.
+/// When the kernel copies between processes instead of both copying through shared memory, and in which sizes, in
+/// bytes. They were measured, too.
 struct single_copy_policy {
     /// The least size of a block.
     static constexpr std::size_t from = std::size_t{24} << 10;

@@ -19,20 +19,16 @@ inline joined_group shrink(rank_context& self) {
     const progress_lock mine(self);
     // This rank takes no part in calls of its other groups meanwhile: their ranks are told not to wait for it. Another
     // thread may make such calls, and nothing is told then.
-    struct absence {
-        explicit absence(rank_context& own) : self(own) { tell(self.number); }
-        ~absence() { tell(0); }
-        void tell(std::uint64_t number) const {
-            if (!alone) return;
-            self.for_others([number](rank_context& x) {
-                x.memory.state(x.rank).away.store(number, std::memory_order_release);
-                x.backend->absent(x, number);
-            });
-        }
-        rank_context& self;
-        const bool alone = gate_lock::is_alone() || self.operations.cycle->gate.is_shared();
+    const bool alone = gate_lock::is_alone() || self.operations.cycle->gate.is_shared();
+    const auto tell = [&](std::uint64_t number) {
+        if (!alone) return;
+        self.for_others([number](rank_context& x) {
+            x.memory.state(x.rank).away.store(number, std::memory_order_release);
+            x.backend->absent(x, number);
+        });
     };
-    const absence meanwhile(self);
+    tell(self.number);
+    const at_end back{[&] { tell(0); }};
     std::unique_ptr<rank_context> left = self.backend->shrink(self);
     left->join(self);  // the two share a progress thread, and what is behind their backends
     put_label(*left, error_text() << self.label << ".shrunk");
@@ -103,12 +99,10 @@ struct progress_worker final : held_by_program {
         cycle.gate.share(true);
         thread = std::thread([this] {
             while (!over.load(std::memory_order_relaxed))
-                if (progress_locked(self)) {
+                if (progress_locked(self))
                     sched_yield();
-                } else {
-                    const timespec nap{0, 100'000};
-                    nanosleep(&nap, nullptr);
-                }
+                else
+                    nap(100e-6);
         });
     }
     void end() override {

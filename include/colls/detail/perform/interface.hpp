@@ -122,22 +122,20 @@ struct engine {
 inline double pause_between_tests(double since) {
     call_wait_hook();
     const double now = seconds_now();
-    if (since != 0 && now - since > 3e-3) {
-        const timespec nap{0, 50'000};
-        nanosleep(&nap, nullptr);
-    } else {
+    if (since != 0 && now - since > 3e-3)
+        nap(50e-6);
+    else
         sched_yield();
-    }
     return since != 0 ? since : now;
 }
 
-/// Waits for one operation after the other, and keeps the first error.
+/// Waits for several operations, whatever becomes of one of them: keeps the first error.
 class joint_wait {
 public:
-    template <class Operation>
-    void wait(Operation& o) {
+    template <class F>
+    void run(F wait) {
         try {
-            o.wait();
+            wait();
         } catch (...) {
             if (!first_) first_ = std::current_exception();
         }

@@ -5,7 +5,6 @@
 #include <colls/detail/choose/choose.hpp>
 #include <colls/detail/execute/eager.hpp>
 #include <colls/detail/group/in_call.hpp>
-#include <colls/detail/perform/allocation.hpp>
 #include <colls/detail/perform/check_arguments.hpp>
 #include <colls/detail/perform/interface.hpp>
 #include <colls/detail/perform/taken_collective.hpp>

@@ -86,22 +86,14 @@ template <class F>
 void run_on(rank_context& self, operation_state*& o, F f) {
     std::shared_ptr<rank_context> group;  // outlives the lock
     const progress_lock mine(self);
-    struct release_if_over {
-        rank_context& self;
-        operation_state*& o;
-        std::shared_ptr<rank_context>& group;
-        bool failed = true;
-        ~release_if_over() {
-            if (!failed && !o->done) return;
-            operation_state& over = *o;
-            if (!failed && over.arguments.packed) over.arguments.packed->unpack();
-            o = nullptr;
-            group = release_operation(self, over);
-        }
-    };
-    release_if_over after{self, o, group};
+    bool failed = true;
+    const at_end release_if_over{[&] {
+        if (!failed && !o->done) return;
+        if (!failed && o->arguments.packed) o->arguments.packed->unpack();
+        group = release_operation(self, *std::exchange(o, nullptr));
+    }};
     f();
-    after.failed = false;
+    failed = false;
 }
 inline void test_operation(rank_context& self, operation_state*& o) {
     run_on(self, o, [&] {

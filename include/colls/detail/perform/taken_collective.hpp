@@ -1,11 +1,17 @@
-// The executors of a rank: how a call takes one, and gives it back. A plan keeps its own.
+// What a call takes of its rank, and gives back: its executor, of which a plan keeps its own, and memory; and memory
+// from communicator::allocate.
 // IWYU pragma: private, include <colls/collectives.hpp>
 #pragma once
 
 #include <colls/detail/execute/executor.hpp>
+#include <colls/detail/group/in_call.hpp>
+#include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/perform/interface.hpp>
 #include <colls/detail/request/request.hpp>
 
+#include <atomic>
 #include <memory>
+#include <new>
 #include <utility>
 
 namespace colls::inline v1::detail {
@@ -75,5 +81,44 @@ private:
     prepared* of_;
     std::unique_ptr<executor> o_;
 };
+
+/// It keeps alive the backend, of which the memory is part.
+struct allocation final : held_by_program {
+    allocation(rank_context& self, std::size_t n)
+        : from(self.backend), at(from->take_for_program(n)), bytes(n), born(self.born) {}
+    void end() override {
+        if (born != forks.load(std::memory_order_relaxed)) return;
+        from->give(at, bytes);
+        delete this;
+    }
+    const shared_backend from;
+    std::byte* const at;
+    const std::size_t bytes;
+    const unsigned born;  ///< as rank_context::born
+};
+inline held_by_program* allocate(rank_context& self, std::size_t count, std::size_t element, std::byte*& at) {
+    constexpr std::size_t most = std::size_t{1} << 56;  // no process has more addresses
+    if (count > most / element) throw std::bad_array_new_length();
+    auto* const a = new allocation(self, count * element);
+    at = a->at;
+    return a;
+}
+inline std::byte* take_kept(rank_context& self, std::size_t& bytes) {
+    if (self.is_foreign()) refuse_progress(self);
+    const progress_lock mine(self, progress_lock::quiet{});
+    const memory_piece piece = self.scratch.take(*self.backend, bytes);
+    if (piece.at != nullptr && !piece.populated) self.backend->populate(piece.at, piece.bytes);
+    bytes = piece.bytes;
+    return piece.at;
+}
+inline void give_kept(rank_context& self, std::byte* at, std::size_t bytes) {
+    if (at == nullptr || self.is_foreign()) return;
+    const progress_lock mine(self, progress_lock::quiet{});
+    constexpr std::size_t most = 8;  // where many plans end, their memory goes back to the group
+    if (self.scratch.pieces.size() < most)
+        self.scratch.pieces.push_back({at, bytes, true});
+    else
+        self.backend->give(at, bytes);
+}
 
 }  // namespace colls::inline v1::detail

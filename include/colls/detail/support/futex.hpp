@@ -3,12 +3,11 @@
 // IWYU pragma: private
 #pragma once
 
-#include <colls/config.hpp>
+#include <colls/detail/support/clock.hpp>
 
 #include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 #include <atomic>
 #include <climits>
@@ -19,8 +18,7 @@ namespace colls::inline v1::detail {
 /// Sleeps until another thread calls wake_at, or for so long; not at all if the word no longer has that value. A signal
 /// may end it early.
 inline void sleep_on(const std::atomic<std::uint32_t>& word, std::uint32_t value, double seconds) {
-    const auto whole = static_cast<time_t>(seconds);
-    const timespec t{whole, static_cast<long>((seconds - static_cast<double>(whole)) * 1e9)};
+    const timespec t = time_of(seconds);
     syscall(SYS_futex, &word, FUTEX_WAIT, value, &t, nullptr, 0);
 }
 /// Wakes those that sleep on the word, `most` of them at most.
@@ -35,9 +33,7 @@ inline bool open_to_fences() { return syscall(SYS_membarrier, MEMBARRIER_CMD_REG
 /// seen, and what it loads later is newer than what this thread has stored. A thread that has to come out of Dekker's
 /// algorithm cheaply keeps the compiler alone from exchanging its store and its load.
 [[gnu::cold]] inline void fence_everywhere() {
-    if (syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0) return;
-    const timespec longer_than_any_store_takes{0, 1'000'000};
-    nanosleep(&longer_than_any_store_takes, nullptr);
+    if (syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) != 0) nap(1e-3);  // longer than any store takes
 }
 
 }  // namespace colls::inline v1::detail

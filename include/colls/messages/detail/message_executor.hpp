@@ -207,7 +207,7 @@ private:
     static const any_schedule& count_schedule() {
         static const any_schedule by_tree = [] {
             const auto s = schedule_of<collective::broadcast>(tree<2>{});
-            return any_schedule(s, proven_table_of<std::remove_const_t<decltype(s)>>, "tree");
+            return any_schedule(s, table_of<std::remove_const_t<decltype(s)>, true>, "tree");
         }();
         return by_tree;
     }
