@@ -49,7 +49,7 @@ struct cost {
 /// walked, for each of the n · rounds · ports steps.
 template <class S>
 constexpr cost cost_of(const S& s, int n) {
-    return count_cost(detail::read(s), n, true);
+    return count_cost(detail::readable(s), n, true);
 }
 /// cost_of(S{}, n).
 template <class S>
@@ -60,7 +60,7 @@ constexpr cost cost_of(int n) {
 /// The same without `scratch`, which stays 0: what a prediction of time needs, in one call of at() for each step.
 template <class S>
 constexpr cost traffic_of(const S& s, int n) {
-    return count_cost(detail::read(s), n, false);
+    return count_cost(detail::readable(s), n, false);
 }
 
 }  // namespace colls::inline v1

@@ -29,7 +29,7 @@ namespace colls::inline v1 {
 /// 0 alone, and findings name rank 0.
 template <class S>
 constexpr report verify(const S& s, int n) {
-    return detail::run_proof(detail::read(s), n);
+    return detail::run_proof(detail::readable(s), n);
 }
 /// verify(S{}, n).
 template <class S>
@@ -47,7 +47,7 @@ struct examination {
 /// All of this in one symbolic execution.
 template <class S>
 constexpr examination examine(const S& s, int n) {
-    const auto reader = detail::read(s);
+    const auto reader = detail::readable(s);
     detail::symbolic_execution e(reader, n, reduces(reader.kind()));
     const report proof = e.run();
     return {proof, proof.ok() && e.in_rank_order(), proof.ok() ? e.folds() : fold_properties{}, e.staged_rounds()};

@@ -32,7 +32,7 @@ struct properties {
 /// The derived properties of s in a group of n; all false where a law is broken. Executes every rank.
 template <class S>
 constexpr properties properties_of(const S& s, int n) {
-    return derive_properties(detail::read(s), n);
+    return derive_properties(detail::readable(s), n);
 }
 /// properties_of(S{}, n).
 template <class S>
@@ -48,7 +48,7 @@ inline constexpr bool order_preserving = detail::combines_at_small_sizes<S>.in_o
 /// By which expressions s computes its results in a group of n; all false where a law is broken. Executes every rank.
 template <class S>
 constexpr fold_properties folds_of(const S& s, int n) {
-    return detail::combining_at(detail::read(s), n).folds;
+    return detail::combining_at(detail::readable(s), n).folds;
 }
 /// folds_of(S{}, n).
 template <class S>

@@ -113,7 +113,7 @@ private:
         } else if (next == wait_action::sleep) {
             const double most = self_->by_messages ? nap_beside_threads : wait_policy::sleep_for(waited_);
             const gate_lock::open_gate others_may_come;
-            nap(hooked && most > sleep_between_hooks ? sleep_between_hooks : most);
+            sleep_seconds(hooked && most > sleep_between_hooks ? sleep_between_hooks : most);
         }
         progress(*self_);
     }

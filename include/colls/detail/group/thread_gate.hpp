@@ -81,7 +81,7 @@ private:
             if (looks < 200)
                 sched_yield();
             else
-                nap(50e-6);
+                sleep_seconds(50e-6);
     }
     [[gnu::cold, gnu::noinline]] void leave_turn() {
         if (thread_number == 0) thread_number = thread_numbers.fetch_add(1, std::memory_order_relaxed) + 1;

@@ -102,7 +102,7 @@ struct progress_worker final : held_by_program {
                 if (progress_locked(self))
                     sched_yield();
                 else
-                    nap(100e-6);
+                    sleep_seconds(100e-6);
         });
     }
     void end() override {

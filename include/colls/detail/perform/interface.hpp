@@ -123,7 +123,7 @@ inline double pause_between_tests(double since) {
     call_wait_hook();
     const double now = seconds_now();
     if (since != 0 && now - since > 3e-3)
-        nap(50e-6);
+        sleep_seconds(50e-6);
     else
         sched_yield();
     return since != 0 ? since : now;

@@ -44,11 +44,6 @@ std::unique_ptr<Operation> take_idle(std::vector<std::unique_ptr<pending>>& idle
     }
     return std::unique_ptr<Operation>(static_cast<Operation*>(o.release()));
 }
-/// The executor of the persistent call `of`. Without one, or where a hook runs the call while it runs, any.
-inline std::unique_ptr<executor> take_collective(rank_context& self, prepared* of) {
-    if (of != nullptr && of->own != nullptr) return std::move(of->own);
-    return take_idle<executor>(self.operations.idle_collectives, [&] { return self.backend->make_collective(self); });
-}
 /// Takes back an executor that is not in use any more.
 inline void give_collective(rank_context& self, std::unique_ptr<executor> o, prepared* of) {
     o->arguments.packed = {};
@@ -59,11 +54,15 @@ inline void give_collective(rank_context& self, std::unique_ptr<executor> o, pre
         self.operations.idle_collectives.push_back(std::move(o));
 }
 
-/// An executor, with the call that it is to run. Unless released it is given back at the end of the scope.
+/// An executor, with the call that it is to run: that of the persistent call `of`; without one, or where a hook runs
+/// the call while it runs, any. Unless released it is given back at the end of the scope.
 class taken_collective {
 public:
     taken_collective(rank_context& self, const call& c, const schedule_choice& p, prepared* of)
-        : self_(self), of_(of), o_(take_collective(self, of)) {
+        : self_(self), of_(of), o_(of != nullptr ? std::move(of->own) : nullptr) {
+        if (!o_)
+            o_ = take_idle<executor>(
+                self.operations.idle_collectives, [&] { return self.backend->make_collective(self); });
         o_->arguments = c;
         o_->choose(p);
     }

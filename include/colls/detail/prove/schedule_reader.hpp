@@ -92,7 +92,7 @@ inline constexpr no_schedule unreadable{};
 /// Reads s, a schedule, or something like one that is not trivially copyable. A compile error says in words what S
 /// lacks.
 template <class S>
-constexpr auto read(const S& s) {
+constexpr auto readable(const S& s) {
     constexpr bool is =
         requires(const S& x) { x.implements; } && counts_rounds<S> && (steps_without_port<S> || steps_with_port<S>);
     static_assert(is,

@@ -24,12 +24,12 @@ inline double seconds_now() {
 }
 
 /// Seconds as the system takes them.
-inline timespec time_of(double seconds) {
+inline timespec timespec_of(double seconds) {
     const auto whole = static_cast<time_t>(seconds);
     return {whole, static_cast<long>((seconds - static_cast<double>(whole)) * 1e9)};
 }
-inline void nap(double seconds) {
-    const timespec t = time_of(seconds);
+inline void sleep_seconds(double seconds) {
+    const timespec t = timespec_of(seconds);
     nanosleep(&t, nullptr);
 }
 

@@ -18,7 +18,7 @@ namespace colls::inline v1::detail {
 /// Sleeps until another thread calls wake_at, or for so long; not at all if the word no longer has that value. A signal
 /// may end it early.
 inline void sleep_on(const std::atomic<std::uint32_t>& word, std::uint32_t value, double seconds) {
-    const timespec t = time_of(seconds);
+    const timespec t = timespec_of(seconds);
     syscall(SYS_futex, &word, FUTEX_WAIT, value, &t, nullptr, 0);
 }
 /// Wakes those that sleep on the word, `most` of them at most.
@@ -33,7 +33,8 @@ inline bool open_to_fences() { return syscall(SYS_membarrier, MEMBARRIER_CMD_REG
 /// seen, and what it loads later is newer than what this thread has stored. A thread that has to come out of Dekker's
 /// algorithm cheaply keeps the compiler alone from exchanging its store and its load.
 [[gnu::cold]] inline void fence_everywhere() {
-    if (syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) != 0) nap(1e-3);  // longer than any store takes
+    if (syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) != 0)
+        sleep_seconds(1e-3);  // longer than any store takes
 }
 
 }  // namespace colls::inline v1::detail
