@@ -104,7 +104,7 @@ entry entry_of(const char* name, const Family& family, collective what) {
             if (c == what) {
                 const auto s = colls::schedule_of<c>(family);
                 using type = std::remove_const_t<decltype(s)>;
-                made = {name, any_schedule(s, detail::proven_table_of<type>, name), any_schedule(s), 0};
+                made = {name, any_schedule(s, detail::table_of<type, true>, name), any_schedule(s), 0};
                 if constexpr (requires { family.node; })
                     made.period = family.node;
                 else
@@ -119,7 +119,8 @@ entry entry_of(const char* name, const Family& family, collective what) {
 
 std::string plan_cells(const entry& e, int n) {
     std::unique_ptr<detail::execution_plan> plan;
-    const double group = seconds_of([&] { plan = make_execution_plan(e.schedule, n, detail::reach::nothing); });
+    const double group =
+        seconds_of([&] { plan = make_execution_plan(e.schedule, n, detail::reach::nothing, detail::copying::pushed); });
     double slowest = 0, largest = 0;
     int messages = 0;
     std::size_t peers = 0;
@@ -141,7 +142,7 @@ std::string plan_cells(const entry& e, int n) {
 }
 std::string planning_memory(const entry& e, int n, int rank) {
     const double before = peak_bytes();
-    const auto plan = make_execution_plan(e.schedule, n, detail::reach::nothing);
+    const auto plan = make_execution_plan(e.schedule, n, detail::reach::nothing, detail::copying::pushed);
     static_cast<void>(plan->program_of(rank));
     return bytes_text(peak_bytes() - before);
 }

@@ -39,13 +39,7 @@ public:
     step at(int rank, int n, int round, int port) const override { return table_->at(state_, rank, n, round, port); }
 
     /// True where `folded<S>` supports n ranks.
-    bool folds(int n) const {
-        if (!table_->folds) return false;
-        int p = 1;
-        while (p <= n / 2) p *= 2;
-        while (p > 0 && !supports(p)) p /= 2;
-        return p > 0 && n - p <= p && (!owned(implements) || scratch(p) == 0);
-    }
+    bool folds(int n) const { return table_->folds && detail::folds_at(static_cast<const schedule_reader&>(*this), n); }
 
     /// False for schedules of the library's families, which its own tests prove.
     bool needs_proof() const { return table_->prove != nullptr; }

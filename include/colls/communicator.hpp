@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <string_view>
-#include <type_traits>
 
 namespace colls::inline v1 {
 

@@ -1,6 +1,8 @@
 // What a schedule costs: counted from its steps, at compile time or at run time by the same code.
 #pragma once
 
+#include <colls/detail/prove/schedule_reader.hpp>
+
 namespace colls::inline v1 {
 
 /// A machine in the alpha-beta-gamma model: a round in which a rank sends x bytes and reduces y takes alpha + beta x +
@@ -46,15 +48,21 @@ struct cost {
 /// The cost of s in a group of n, which s must support. Calls at() twice, and a third time where there are blocks to be
 /// walked, for each of the n · rounds · ports steps.
 template <class S>
-constexpr cost cost_of(const S& s, int n);
+constexpr cost cost_of(const S& s, int n) {
+    return count_cost(detail::readable(s), n, true);
+}
 /// cost_of(S{}, n).
 template <class S>
-constexpr cost cost_of(int n);
+constexpr cost cost_of(int n) {
+    return cost_of(S{}, n);
+}
 
 /// The same without `scratch`, which stays 0: what a prediction of time needs, in one call of at() for each step.
 template <class S>
-constexpr cost traffic_of(const S& s, int n);
+constexpr cost traffic_of(const S& s, int n) {
+    return count_cost(detail::readable(s), n, false);
+}
 
 }  // namespace colls::inline v1
 
-#include <colls/detail/prove/count.hpp>  // the definitions
+#include <colls/detail/prove/count.hpp>  // count_cost

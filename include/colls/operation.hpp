@@ -2,7 +2,6 @@
 // that the library calls while a rank waits.
 #pragma once
 
-#include <colls/detail/call/joint_wait.hpp>
 #include <colls/detail/perform/interface.hpp>
 #include <colls/detail/support/wait_hook.hpp>
 #include <colls/step.hpp>
@@ -119,7 +118,7 @@ template <class Range>
     requires(!std::is_same_v<std::remove_cvref_t<Range>, operation>)
 void wait_all(Range&& operations) {
     detail::joint_wait all;
-    for (operation& o : operations) all.wait(o);
+    for (operation& o : operations) all.run([&] { o.wait(); });
     all.rethrow();
 }
 /// The same for the operations given.
@@ -127,7 +126,7 @@ template <class... Operation>
     requires(sizeof...(Operation) > 0 && (std::is_same_v<std::remove_cvref_t<Operation>, operation> && ...))
 void wait_all(Operation&&... operations) {
     detail::joint_wait all;
-    (all.wait(operations), ...);
+    (all.run([&] { operations.wait(); }), ...);
     all.rethrow();
 }
 

@@ -111,34 +111,6 @@ struct avg_t : sum_t {
             return static_cast<T>(x / n);
     }
 };
-/// 1 where both are other than 0, else 0. (Of one rank the contribution as it is.)
-struct logical_and_t {
-    static constexpr bool commutative = true, pure = true;
-    template <class T>
-        requires requires(const T& a) { static_cast<T>(static_cast<bool>(a)); }
-    constexpr T operator()(const T& a, const T& b) const {
-        return static_cast<T>((int{static_cast<bool>(a)} & int{static_cast<bool>(b)}) != 0);  // && would be a branch
-    }
-};
-/// 1 where one or both are other than 0, else 0; otherwise as logical_and_t.
-struct logical_or_t {
-    static constexpr bool commutative = true, pure = true;
-    template <class T>
-        requires requires(const T& a) { static_cast<T>(static_cast<bool>(a)); }
-    constexpr T operator()(const T& a, const T& b) const {
-        return static_cast<T>((int{static_cast<bool>(a)} | int{static_cast<bool>(b)}) != 0);
-    }
-};
-/// 1 where one is other than 0 and the other is 0, else 0: of n ranks, 1 where an odd number of contributions is other
-/// than 0. Otherwise as logical_and_t.
-struct logical_xor_t {
-    static constexpr bool commutative = true, pure = true;
-    template <class T>
-        requires requires(const T& a) { static_cast<T>(static_cast<bool>(a)); }
-    constexpr T operator()(const T& a, const T& b) const {
-        return static_cast<T>(static_cast<bool>(a) != static_cast<bool>(b));
-    }
-};
 /// a & b.
 struct bit_and_t {
     static constexpr bool commutative = true, pure = true;
@@ -166,35 +138,18 @@ struct bit_xor_t {
         return static_cast<T>(a ^ b);
     }
 };
+/// 1 where both are other than 0, else 0. (Of one rank the contribution as it is.)
+struct logical_and_t : detail::of_truth<bit_and_t> {};
+/// 1 where one or both are other than 0, else 0; otherwise as logical_and_t.
+struct logical_or_t : detail::of_truth<bit_or_t> {};
+/// 1 where one is other than 0 and the other is 0, else 0: of n ranks, 1 where an odd number of contributions is other
+/// than 0. Otherwise as logical_and_t.
+struct logical_xor_t : detail::of_truth<bit_xor_t> {};
 /// The one of lesser value, then of lower index, of two {value, index} (value_index, or any struct with these members).
 /// A NaN counts as less than any number.
-struct minloc_t {
-    static constexpr bool commutative = true;
-    template <class T>
-        requires requires(const T& a, const T& b) {
-            a.value < b.value;
-            a.index < b.index;
-        }
-    constexpr T operator()(const T& a, const T& b) const {
-        const bool a_nan = detail::is_nan(a.value), b_nan = detail::is_nan(b.value);
-        const bool before = a_nan ? !b_nan : a.value < b.value, after = b_nan ? !a_nan : b.value < a.value;
-        return before || (!after && a.index < b.index) ? a : b;
-    }
-};
+struct minloc_t : detail::extreme_with_index<false> {};
 /// The one of greater value, then of lower index, of two {value, index}. A NaN counts as greater than any number.
-struct maxloc_t {
-    static constexpr bool commutative = true;
-    template <class T>
-        requires requires(const T& a, const T& b) {
-            a.value < b.value;
-            a.index < b.index;
-        }
-    constexpr T operator()(const T& a, const T& b) const {
-        const bool a_nan = detail::is_nan(a.value), b_nan = detail::is_nan(b.value);
-        const bool before = a_nan ? !b_nan : b.value < a.value, after = b_nan ? !a_nan : a.value < b.value;
-        return before || (!after && a.index < b.index) ? a : b;
-    }
-};
+struct maxloc_t : detail::extreme_with_index<true> {};
 /// The sum of every rank's contribution times its own `factor`. A product is rounded to the element's type before it is
 /// added, as NCCL's is.
 template <class X>

@@ -29,10 +29,7 @@ namespace colls::inline v1 {
 /// 0 alone, and findings name rank 0.
 template <class S>
 constexpr report verify(const S& s, int n) {
-    if constexpr (detail::expect_readable<S>())
-        return detail::run_proof(detail::reader_of<S>(s), n);
-    else
-        return {};
+    return detail::run_proof(detail::readable(s), n);
 }
 /// verify(S{}, n).
 template <class S>
@@ -50,14 +47,10 @@ struct examination {
 /// All of this in one symbolic execution.
 template <class S>
 constexpr examination examine(const S& s, int n) {
-    if constexpr (detail::expect_readable<S>()) {
-        const detail::reader_of<S> reader(s);
-        detail::symbolic_execution e(reader, n, reduces(reader.kind()));
-        const report proof = e.run();
-        return {proof, proof.ok() && e.in_rank_order(), proof.ok() ? e.folds() : fold_properties{}, e.staged_rounds()};
-    } else {
-        return {};
-    }
+    const auto reader = detail::readable(s);
+    detail::symbolic_execution e(reader, n, reduces(reader.kind()));
+    const report proof = e.run();
+    return {proof, proof.ok() && e.in_rank_order(), proof.ok() ? e.folds() : fold_properties{}, e.staged_rounds()};
 }
 
 /// True where the laws hold for S at n ranks, or S does not support n. S is a schedule, or a family: then this holds

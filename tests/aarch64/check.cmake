@@ -5,7 +5,7 @@ execute_process(COMMAND ${COMPILER} --target=aarch64-linux-gnu -std=c++20 -O2 -W
 if(NOT result EQUAL 0)
     message(FATAL_ERROR "${SOURCE} does not compile for AArch64:\n${errors}")
 endif()
-foreach(function fold_lines_neonILNS1_11past_cachesE1EfNS0_5sum_t fold_lines_neonILNS1_11past_cachesE2EaNS0_5max_t copy_past_caches)
+foreach(function fold_floats_past_caches fold_bytes_past_caches copy_past_caches)
     if(NOT code MATCHES "${function}[^:\n]*:")
         message(FATAL_ERROR "${function} is not in the code")
     endif()

@@ -60,7 +60,7 @@ struct every {
     void add(const Family& f, std::string_view name) {
         if constexpr (provides<Family, C>) {
             const auto s = schedule_of<C>(f);
-            all.push_back(any_schedule(s, detail::proven_table_of<std::remove_const_t<decltype(s)>>, name));
+            all.push_back(any_schedule(s, detail::table_of<std::remove_const_t<decltype(s)>, true>, name));
         }
     }
     template <collective C>

@@ -40,10 +40,10 @@ template <class T, class Op>
 std::vector<variant> variants() {
     std::vector<variant> v{{"table", &fold_entry<T, Op>}, {"baseline", &called<T, Op, &fold_baseline<T, Op>>}};
 #if defined(__x86_64__) && defined(__GNUC__)
-    if (__builtin_cpu_supports("avx2")) v.push_back({"avx2", &called<T, Op, &fold_avx2<T, Op>>});
+    if (__builtin_cpu_supports("avx2")) v.push_back({"avx2", &called<T, Op, &compiled_for<&fold_any<T, Op>>::avx2>});
     if constexpr (folds_in_float<T, Op>)
         if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
-            v.push_back({"avx512", &called<T, Op, &fold_avx512<T, Op>>});
+            v.push_back({"avx512", &called<T, Op, &compiled_for<&fold_any<T, Op>>::avx512>});
 #endif
     return v;
 }
@@ -196,19 +196,20 @@ template <class T, class Op>
 bool lines_avx2_called(void* dst, void* also, past_caches past, const operand* x, std::size_t count, const void* op) {
     const auto apart = reinterpret_cast<std::uintptr_t>(dst) - reinterpret_cast<std::uintptr_t>(also);
     if (past == past_caches::none || (past == past_caches::both && apart % 64 != 0)) return false;
-    (past == past_caches::second    ? &fold_lines_avx2<past_caches::second, T, Op>
-        : past == past_caches::both ? &fold_lines_avx2<past_caches::both, T, Op>
-                                    : &fold_lines_avx2<past_caches::alone, T, Op>)(dst, also, x, count, op);
+    (past == past_caches::second    ? &compiled_for<&fold_twice_by_lines<past_caches::second, lines_avx2, T, Op>>::avx2
+        : past == past_caches::both ? &compiled_for<&fold_twice_by_lines<past_caches::both, lines_avx2, T, Op>>::avx2
+                                    : &compiled_for<&fold_twice_by_lines<past_caches::alone, lines_avx2, T, Op>>::avx2)(
+        dst, also, x, count, op);
     return true;
 }
 #endif
 template <class T, class Op>
 std::vector<variant_of_two> variants_of_two() {
-    std::vector<variant_of_two> v{
-        {"table", op_table_for<T, Op>.fold_twice}, {"baseline", &called_plain<&fold_twice_baseline<T, Op>>}};
+    std::vector<variant_of_two> v{{"table", op_table_for<T, Op>.fold_twice},
+        {"baseline", &called_plain<&compiled_for<&fold_twice<T, Op>>::baseline>}};
 #if defined(__x86_64__) && defined(__GNUC__)
     if (__builtin_cpu_supports("avx2")) {
-        v.push_back({"avx2", &called_plain<&fold_twice_avx2<T, Op>>});
+        v.push_back({"avx2", &called_plain<&compiled_for<&fold_twice<T, Op>>::avx2>});
         v.push_back({"lines, avx2", &lines_avx2_called<T, Op>});
     }
 #endif

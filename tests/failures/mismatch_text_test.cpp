@@ -268,8 +268,7 @@ TEST_CASE("errors: calls that are alike share a line, those that differ in anyth
     using colls::collective;
     using colls::detail::call_record;
     static constexpr std::string_view type = "float", other_type = "int", op = "sum_t", other_op = "max_t";
-    const call_record usual{
-        .type = &type, .op = &op, .schedule = "tree", .count = 30, .root = 1, .what = collective::reduce};
+    const call_record usual{{.what = collective::reduce, .count = 30, .type = &type, .op = &op, .root = 1}, 0, "tree"};
     const auto lines = [&](std::uint64_t calls, std::uint64_t odd, const call_record& c) {
         call_record recent[call_record::kept];
         for (std::uint64_t i = 0; i < calls; ++i) recent[i % call_record::kept] = i == odd ? c : usual;

@@ -223,7 +223,7 @@ TEST_CASE("gate: one thread at a time is inside, whoever owns it", "[several_thr
     std::atomic<bool> twice{false};
     const auto enter = [&](int times, bool waits) {
         for (int i = 0; i < times; ++i) {
-            const colls::detail::gate_lock lock(cycle);
+            const colls::detail::gate_lock lock(&cycle);
             const auto work = [&] {
                 if (++inside != 1) twice = true;
                 ++entered;

@@ -3,7 +3,6 @@
 
 #include <colls/colls.hpp>
 #include <colls/detail/group/backoff.hpp>
-#include <colls/detail/support/affinity.hpp>
 #include <colls/detail/support/cgroup_quota.hpp>
 #include <colls/detail/support/cores.hpp>
 #include <colls/detail/support/machine.hpp>

@@ -177,7 +177,7 @@ void check_fold(const Op& op, int k, std::size_t count) {
         check(detail::op_table_for<T, Op>.fold, in_place);
         check(&detail::fold_baseline<T, Op>, in_place);
 #if defined(__x86_64__) && defined(__GNUC__)
-        if (__builtin_cpu_supports("avx2")) check(&detail::fold_avx2<T, Op>, in_place);
+        if (__builtin_cpu_supports("avx2")) check(&detail::compiled_for<&detail::fold_any<T, Op>>::avx2, in_place);
 #endif
     }
 }

@@ -256,7 +256,8 @@ TEST_CASE("predictions: a larger buffer is never predicted to take less time", "
                         double last = 0, last_staged = 0;
                         for (const std::size_t bytes : sizes) {
                             const auto p = detail::predicted(list.first[i], e, m, static_cast<double>(bytes));
-                            const auto staged = detail::predict_staged(list.first[i], n, m, static_cast<double>(bytes));
+                            const auto staged =
+                                detail::predict_out_of_reach(list.first[i], n, m, static_cast<double>(bytes), false);
                             INFO(list.first[i].name << ", n " << n << ", bytes " << bytes << ", node " << node);
                             CHECK(p.of == &list.first[i]);
                             CHECK(p.seconds >= last);

@@ -10,7 +10,7 @@
 #include "support/schedules.hpp"
 #include "support/worst_transport.hpp"
 
-#include <colls/detail/execute/message_policy.hpp>
+#include <colls/detail/execute/copy_policy.hpp>
 #include <colls/detail/plan/plan_cache.hpp>
 #include <colls/messages/detail/message_lowering.hpp>
 

@@ -127,7 +127,7 @@ bool same(const rank_program& a, const rank_program& b) {
 /// The error of making the plan; empty: it is made.
 std::string refusal(const any_schedule& s, int n, reach within) {
     try {
-        colls::detail::make_execution_plan(s, n, within);
+        colls::detail::make_execution_plan(s, n, within, colls::detail::copying::pushed);
         return "";
     } catch (const colls::error& e) {
         return e.code() == colls::errc::unsupported ? e.what() : "another error: " + std::string(e.what());
@@ -138,7 +138,7 @@ std::string refusal(const any_schedule& s, int n, reach within) {
 template <collective C, class Family>
 any_schedule known(const Family& family) {
     const auto s = colls::schedule_of<C>(family);
-    return any_schedule(s, colls::detail::proven_table_of<std::remove_const_t<decltype(s)>>, "known");
+    return any_schedule(s, colls::detail::table_of<std::remove_const_t<decltype(s)>, true>, "known");
 }
 
 /// The send of a round and port in a program, or the receive; null: there is none.
@@ -208,10 +208,12 @@ TEST_CASE("large groups: the program of one rank does not depend on which others
     for (const row& r : all_schedules())
         for (const int n : {2, 3, 5, 8, 13, 16, 33}) {
             if (!r.supports(n)) continue;
-            const auto all = colls::detail::make_execution_plan(r.schedule, n, reach::nothing);
+            const auto all =
+                colls::detail::make_execution_plan(r.schedule, n, reach::nothing, colls::detail::copying::pushed);
             for (int rank = 0; rank < n; ++rank) static_cast<void>(all->program_of(rank));
             for (const int rank : {0, n / 2, n - 1}) {
-                const auto one = colls::detail::make_execution_plan(r.schedule, n, reach::nothing);
+                const auto one =
+                    colls::detail::make_execution_plan(r.schedule, n, reach::nothing, colls::detail::copying::pushed);
                 INFO(r.name << ", " << name_of(r.collective) << ", n " << n << ", rank " << rank);
                 if (!same(one->program_of(rank), all->program_of(rank))) FAIL("the programs differ");
                 if (one->fingerprint != all->fingerprint) FAIL("the fingerprints differ");
@@ -229,7 +231,7 @@ TEST_CASE(
         known<collective::inclusive_scan>(colls::recursive_doubling{})};
     for (const any_schedule& s : all) {
         INFO(s.type() << ", " << name_of(s.implements));
-        const auto plan = colls::detail::make_execution_plan(s, n, reach::nothing);
+        const auto plan = colls::detail::make_execution_plan(s, n, reach::nothing, colls::detail::copying::pushed);
         for (const int rank : {0, 1, 1'999, n - 1}) {
             const rank_program& p = plan->program_of(rank);
             int finished = 0;
@@ -253,8 +255,8 @@ TEST_CASE(
 
 TEST_CASE("large groups: the ring at 4,001 ranks folds n - 1 blocks, the last of them complete", "[scale]") {
     const int n = 4'001;
-    const auto plan =
-        colls::detail::make_execution_plan(known<collective::all_reduce>(colls::ring{}), n, reach::nothing);
+    const auto plan = colls::detail::make_execution_plan(
+        known<collective::all_reduce>(colls::ring{}), n, reach::nothing, colls::detail::copying::pushed);
     const rank_program& p = plan->program_of(7);
     CHECK(p.sends == 2 * (n - 1));
     CHECK(p.receives == 2 * (n - 1));

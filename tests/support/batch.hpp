@@ -4,7 +4,7 @@
 #include "job.hpp"
 #include "schedules.hpp"
 
-#include <colls/detail/execute/message_policy.hpp>
+#include <colls/detail/execute/copy_policy.hpp>
 
 #include <unistd.h>
 #include <atomic>

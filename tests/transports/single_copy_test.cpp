@@ -5,8 +5,8 @@
 #include "support/launch.hpp"
 
 #include <colls/detail/choose/explanation.hpp>
+#include <colls/detail/execute/copy_policy.hpp>
 #include <colls/detail/execute/distance.hpp>
-#include <colls/detail/execute/store_policy.hpp>
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>

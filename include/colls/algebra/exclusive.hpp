@@ -1,7 +1,6 @@
 // exclusive<S>: the exclusive scan that follows from an inclusive one.
 #pragma once
 
-#include <colls/detail/derive/embed.hpp>
 #include <colls/detail/derive/part.hpp>
 #include <colls/schedule.hpp>
 

@@ -1,8 +1,8 @@
 // permuted<S, Mapping>: a schedule with its ranks renumbered.
 #pragma once
 
-#include <colls/detail/derive/embed.hpp>
 #include <colls/detail/derive/mapping.hpp>
+#include <colls/detail/derive/part.hpp>
 #include <colls/detail/derive/reversal.hpp>
 #include <colls/family.hpp>
 

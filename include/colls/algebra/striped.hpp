@@ -19,9 +19,7 @@ struct striped : detail::lane_pack<S...> {
     static_assert(detail::same_collective<S...>(), "colls: striped<S...>: all lanes must implement one collective");
     static_assert(detail::same_root<S...>(), "colls: striped<S...>: all lanes must have the same root");
 
-    constexpr striped() = default;
-    /// One lane for each s, which it copies.
-    constexpr explicit striped(const S&... s) : detail::lane_pack<S...>(s...) {}
+    using detail::lane_pack<S...>::lane_pack;  ///< of one lane for each s, which it copies
     constexpr const detail::lane_pack<S...>& lanes() const { return *this; }
 
     /// How many lanes there are.
@@ -49,9 +47,7 @@ struct striped<S...> : detail::lane_pack<S...> {
     static_assert(
         ((schedule<S> || family<S>) && ...), "colls: striped<S...>: every lane must be a schedule or a family");
 
-    constexpr striped() = default;
-    /// One lane for each s, which it copies.
-    constexpr explicit striped(const S&... s) : detail::lane_pack<S...>(s...) {}
+    using detail::lane_pack<S...>::lane_pack;  ///< of one lane for each s, which it copies
     constexpr const detail::lane_pack<S...>& lanes() const { return *this; }
 
     template <collective C>

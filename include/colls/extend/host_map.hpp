@@ -57,39 +57,30 @@ inline constexpr host_map fixed_hosts{detail::fixed_host_table<Host...>::table};
 }  // namespace colls::inline v1
 
 #ifndef COLLS_SEPARATE
-#include <atomic>
+#include <colls/detail/support/list.hpp>
+
 #include <cstring>
+#include <memory>
+#include <mutex>
 
 namespace colls::inline v1 {
 
 COLLS_INLINE host_map::host_map(std::span<const int> host_of_rank) {
-    // The tables made so far. Never destroyed: threads may outlive main, and plans refer to them.
-    struct made_table {
-        detail::host_table table;
-        made_table* before;
-    };
-    static std::atomic<made_table*> last{nullptr};
     const std::size_t size = host_of_rank.size();
     const int n = static_cast<int>(size);
-    int* const room = new int[4 * size + 1];
-    auto* const own = new made_table{
-        detail::fill_host_table(host_of_rank.data(), n, room, room + size, room + 2 * size, room + 3 * size + 1),
-        nullptr};
-    table_ = &own->table;
-    const made_table* looked = nullptr;  // it and those before it are other ones
-    // Acquire: the tables were written before. Release: so is this one.
-    made_table* newest = last.load(std::memory_order_acquire);
-    do {
-        for (const made_table* m = newest; m != looked; m = m->before) {
-            if (m->table.ranks != n || std::memcmp(m->table.host_of, own->table.host_of, size * sizeof(int)) != 0)
-                continue;
-            table_ = &m->table;
-            delete[] room;
-            delete own;
-            return;
-        }
-        looked = own->before = newest;
-    } while (!last.compare_exchange_weak(newest, own, std::memory_order_release, std::memory_order_acquire));
+    std::unique_ptr<int[]> room(new int[4 * size + 1]);
+    int* const at = room.get();
+    const detail::host_table own =
+        detail::fill_host_table(host_of_rank.data(), n, at, at + size, at + 2 * size, at + 3 * size + 1);
+    static std::mutex mutex;
+    // The tables made so far. Never destroyed: threads may outlive main, and plans refer to them.
+    static detail::list<const detail::host_table*>& made = *new detail::list<const detail::host_table*>;
+    const std::lock_guard lock(mutex);
+    for (const detail::host_table* const m : made)
+        if (m->ranks == n && std::memcmp(m->host_of, own.host_of, size * sizeof(int)) == 0) table_ = m;
+    if (table_) return;
+    made.push_back(table_ = new detail::host_table(own));
+    room.release();
 }
 
 }  // namespace colls::inline v1

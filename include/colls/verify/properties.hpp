@@ -6,8 +6,6 @@
 #include <colls/schedule.hpp>
 #include <colls/verify/fold_properties.hpp>
 
-#include <utility>
-
 namespace colls::inline v1 {
 
 /// What is true of a schedule in a group of one size.
@@ -33,10 +31,14 @@ struct properties {
 
 /// The derived properties of s in a group of n; all false where a law is broken. Executes every rank.
 template <class S>
-constexpr properties properties_of(const S& s, int n);
+constexpr properties properties_of(const S& s, int n) {
+    return derive_properties(detail::readable(s), n);
+}
 /// properties_of(S{}, n).
 template <class S>
-constexpr properties properties_of(int n);
+constexpr properties properties_of(int n) {
+    return properties_of(S{}, n);
+}
 
 /// True where S combines in rank order at every group size from 2 to 8 that it supports: what an operator that does not
 /// commute requires of a schedule, at compile time.
@@ -45,13 +47,19 @@ inline constexpr bool order_preserving = detail::combines_at_small_sizes<S>.in_o
 
 /// By which expressions s computes its results in a group of n; all false where a law is broken. Executes every rank.
 template <class S>
-constexpr fold_properties folds_of(const S& s, int n);
+constexpr fold_properties folds_of(const S& s, int n) {
+    return detail::combining_at(detail::readable(s), n).folds;
+}
 /// folds_of(S{}, n).
 template <class S>
-constexpr fold_properties folds_of(int n);
+constexpr fold_properties folds_of(int n) {
+    return folds_of(S{}, n);
+}
 /// folds_of(S{}, n).depth: how often a contribution is folded on its way into a result, at most.
 template <class S>
-constexpr int fold_depth(int n);
+constexpr int fold_depth(int n) {
+    return folds_of(S{}, n).depth;
+}
 
 /// True where the bits of S's results do not depend on the place of an element, on the count, or on how data are cut
 /// into calls, at every group size from 2 to 8 that S supports: what colls::reproducible requires of a schedule, at
@@ -82,4 +90,4 @@ constexpr bool overwrites_sent(const S& s, int rank, int n, int round) {
 
 }  // namespace colls::inline v1
 
-#include <colls/detail/prove/derive_properties.hpp>  // the definitions
+#include <colls/detail/prove/derive_properties.hpp>  // derive_properties

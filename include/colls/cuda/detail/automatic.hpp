@@ -59,7 +59,7 @@ template <collective C, class Family>
 void add_candidate(std::vector<candidate>& to, const Family& family, std::string_view name) {
     if constexpr (provides<Family, C>) {
         const auto s = schedule_of<C>(family);
-        to.push_back({name, any_schedule(s, v1::detail::proven_table_of<std::remove_const_t<decltype(s)>>, name),
+        to.push_back({name, any_schedule(s, v1::detail::table_of<std::remove_const_t<decltype(s)>, true>, name),
             !reduces(C) || v1::detail::folds_once<Family>,
             v1::detail::rotates<Family> && !rooted(C) && !is_scan(C) ? 1 : 0});
     }

@@ -86,10 +86,8 @@ any_schedule erased_schedule(const S& given) {
                     "colls: this operator is not known to commute, and this schedule does not keep the order of ranks; "
                     "take direct, or automatic, or mark the operator with colls::commutative(op)");
             }
-            if constexpr (known_families::holds<S> && !ordered && !(constrained && reduces(C)))
-                return any_schedule(s, proven_table_of<made>, written_name<S>());
-            else
-                return any_schedule(s, table_of<made>, written_name<S>());
+            constexpr bool proven = known_families::holds<S> && !ordered && !(constrained && reduces(C));
+            return any_schedule(s, table_of<made, proven>, written_name<S>());
         }
     }
     __builtin_trap();  // compiled only after an error: g++ would also warn that nothing is returned
@@ -161,36 +159,6 @@ typename Mode::result submit(Comm& comm, typed_request<C, fine, ordered, straigh
     }
 }
 
-// The requests of the calls, by the shape of their arguments. In and Out are the deduced types of arguments In&& and
-// Out&&.
-
-/// A collective that copies.
-template <class Mode, collective C, class In, class Out, bool straight = false, class A, class B>
-auto request_to_copy(A& in, B& out, int root = 0) {
-    constexpr bool fine = expect_in_and_out<Mode::keeps, In, Out>();
-    typed_request<C, fine, false, straight> r(root);
-    if constexpr (fine) set_buffers(r.q, in, out);
-    return r;
-}
-/// One that copies blocks straight from rank to rank, whose lengths are given.
-template <class Mode, collective C, class In, class Out, class A, class B, class Counts>
-auto request_to_copy_v(A& in, B& out, const Counts& counts, int root = 0) {
-    auto r = request_to_copy < Mode, C, In, Out, C != collective::all_gather > (in, out, root);
-    set_counts(r.q, r.q.sends, counts);
-    return r;
-}
-/// One that reduces.
-template <class Mode, collective C, class In, class Out, class A, class B, class Op>
-auto request_to_fold(A& in, B& out, const Op& op, int root = 0) {
-    constexpr bool fine = expect_fold<Mode::keeps, is_scan(C), In, Out, Op>();
-    typed_request<C, fine, !is_commutative<Op, element_of<In>>> r(root);
-    if constexpr (fine) {
-        set_buffers(r.q, in, out);
-        set_operator<Mode::keeps, element_of<Out>>(r.q, op);
-    }
-    return r;
-}
-
 }  // namespace detail
 
 /// The collectives and messages, with the arguments that collectives.hpp describes. `Mode`: modes.hpp. A class, so that
@@ -202,64 +170,58 @@ struct calls {
     template <class Schedule = automatic, class Comm, class InOut = detail::braces, class... V>
     static result broadcast(Comm& comm, InOut&& inout, int root, const V&... schedule) {
         return detail::submit<Mode, Schedule>(
-            comm, detail::request_to_copy<Mode, collective::broadcast, InOut, InOut>(inout, inout, root), schedule...);
+            comm, copy<collective::broadcast, InOut, InOut>(inout, inout, root), schedule...);
     }
     template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class... V>
     static result scatter(Comm& comm, In&& in, Out&& out, int root, const V&... schedule) {
-        return detail::submit<Mode, Schedule>(
-            comm, detail::request_to_copy<Mode, collective::scatter, In, Out>(in, out, root), schedule...);
+        return detail::submit<Mode, Schedule>(comm, copy<collective::scatter, In, Out>(in, out, root), schedule...);
     }
     template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class... V>
     static result gather(Comm& comm, In&& in, Out&& out, int root, const V&... schedule) {
-        return detail::submit<Mode, Schedule>(
-            comm, detail::request_to_copy<Mode, collective::gather, In, Out>(in, out, root), schedule...);
+        return detail::submit<Mode, Schedule>(comm, copy<collective::gather, In, Out>(in, out, root), schedule...);
     }
     template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class... V>
     static result all_gather(Comm& comm, In&& in, Out&& out, const V&... schedule) {
-        return detail::submit<Mode, Schedule>(
-            comm, detail::request_to_copy<Mode, collective::all_gather, In, Out>(in, out), schedule...);
+        return detail::submit<Mode, Schedule>(comm, copy<collective::all_gather, In, Out>(in, out), schedule...);
     }
     template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class... V>
     static result all_to_all(Comm& comm, In&& in, Out&& out, const V&... schedule) {
-        return detail::submit<Mode, Schedule>(
-            comm, detail::request_to_copy<Mode, collective::all_to_all, In, Out>(in, out), schedule...);
+        return detail::submit<Mode, Schedule>(comm, copy<collective::all_to_all, In, Out>(in, out), schedule...);
     }
     template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Op,
         class... V>
     static result reduce(Comm& comm, In&& in, Out&& out, const Op& op, int root, const V&... schedule) {
-        return detail::submit<Mode, Schedule>(
-            comm, detail::request_to_fold<Mode, collective::reduce, In, Out>(in, out, op, root), schedule...);
+        return detail::submit<Mode, Schedule>(comm, fold<collective::reduce, In, Out>(in, out, op, root), schedule...);
     }
     template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Op,
         class... V>
     static result reduce_scatter(Comm& comm, In&& in, Out&& out, const Op& op, const V&... schedule) {
         return detail::submit<Mode, Schedule>(
-            comm, detail::request_to_fold<Mode, collective::reduce_scatter, In, Out>(in, out, op), schedule...);
+            comm, fold<collective::reduce_scatter, In, Out>(in, out, op), schedule...);
     }
     template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Op,
         class... V>
         requires(detail::buffer_like<Out>)
     static result all_reduce(Comm& comm, In&& in, Out&& out, const Op& op, const V&... schedule) {
-        return detail::submit<Mode, Schedule>(
-            comm, detail::request_to_fold<Mode, collective::all_reduce, In, Out>(in, out, op), schedule...);
+        return detail::submit<Mode, Schedule>(comm, fold<collective::all_reduce, In, Out>(in, out, op), schedule...);
     }
     template <class Schedule = automatic, class Comm, class InOut = detail::braces, class Op, class... V>
         requires(!detail::buffer_like<const Op>)
     static result all_reduce(Comm& comm, InOut&& inout, const Op& op, const V&... schedule) {
         return detail::submit<Mode, Schedule>(
-            comm, detail::request_to_fold<Mode, collective::all_reduce, InOut, InOut>(inout, inout, op), schedule...);
+            comm, fold<collective::all_reduce, InOut, InOut>(inout, inout, op), schedule...);
     }
     template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Op,
         class... V>
     static result inclusive_scan(Comm& comm, In&& in, Out&& out, const Op& op, const V&... schedule) {
         return detail::submit<Mode, Schedule>(
-            comm, detail::request_to_fold<Mode, collective::inclusive_scan, In, Out>(in, out, op), schedule...);
+            comm, fold<collective::inclusive_scan, In, Out>(in, out, op), schedule...);
     }
     template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Op,
         class... V>
     static result exclusive_scan(Comm& comm, In&& in, Out&& out, const Op& op, const V&... schedule) {
         return detail::submit<Mode, Schedule>(
-            comm, detail::request_to_fold<Mode, collective::exclusive_scan, In, Out>(in, out, op), schedule...);
+            comm, fold<collective::exclusive_scan, In, Out>(in, out, op), schedule...);
     }
     template <class Schedule = automatic, class Comm, class... V>
     static result barrier(Comm& comm, const V&... schedule) {
@@ -271,25 +233,25 @@ struct calls {
         class Counts, class... V>
     static result scatter_v(Comm& comm, In&& in, Out&& out, const Counts& counts, int root, const V&... schedule) {
         return detail::submit<Mode, Schedule>(
-            comm, detail::request_to_copy_v<Mode, collective::scatter, In, Out>(in, out, counts, root), schedule...);
+            comm, copy_v<collective::scatter, In, Out>(in, out, counts, root), schedule...);
     }
     template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces,
         class Counts, class... V>
     static result gather_v(Comm& comm, In&& in, Out&& out, const Counts& counts, int root, const V&... schedule) {
         return detail::submit<Mode, Schedule>(
-            comm, detail::request_to_copy_v<Mode, collective::gather, In, Out>(in, out, counts, root), schedule...);
+            comm, copy_v<collective::gather, In, Out>(in, out, counts, root), schedule...);
     }
     template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces,
         class Counts, class... V>
     static result all_gather_v(Comm& comm, In&& in, Out&& out, const Counts& counts, const V&... schedule) {
         return detail::submit<Mode, Schedule>(
-            comm, detail::request_to_copy_v<Mode, collective::all_gather, In, Out>(in, out, counts), schedule...);
+            comm, copy_v<collective::all_gather, In, Out>(in, out, counts), schedule...);
     }
     template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces,
         class Counts, class Op, class... V>
     static result reduce_scatter_v(
         Comm& comm, In&& in, Out&& out, const Counts& counts, const Op& op, const V&... schedule) {
-        auto r = detail::request_to_fold<Mode, collective::reduce_scatter, In, Out>(in, out, op);
+        auto r = fold<collective::reduce_scatter, In, Out>(in, out, op);
         detail::set_counts(r.q, r.q.sends, counts);
         return detail::submit<Mode, Schedule>(comm, std::move(r), schedule...);
     }
@@ -297,7 +259,7 @@ struct calls {
         class Received, class... V>
     static result all_to_all_v(
         Comm& comm, In&& in, Out&& out, const Sent& sent, const Received& received, const V&... schedule) {
-        auto r = detail::request_to_copy_v<Mode, collective::all_to_all, In, Out>(in, out, sent);
+        auto r = copy_v<collective::all_to_all, In, Out>(in, out, sent);
         detail::set_counts(r.q, r.q.receives, received);
         return detail::submit<Mode, Schedule>(comm, std::move(r), schedule...);
     }
@@ -315,6 +277,37 @@ struct calls {
     {
         return Mode::run_message(
             comm.handle(), detail::operation_kind::recv, detail::received_message<Mode::keeps, Data>(data), peer);
+    }
+
+private:
+    // The requests of the calls, by the shape of their arguments. In and Out are the deduced types of arguments In&&
+    // and Out&&.
+
+    /// A collective that copies.
+    template <collective C, class In, class Out, bool straight = false, class A, class B>
+    static auto copy(A& in, B& out, int root = 0) {
+        constexpr bool fine = detail::expect_in_and_out<Mode::keeps, In, Out>();
+        detail::typed_request<C, fine, false, straight> r(root);
+        if constexpr (fine) detail::set_buffers(r.q, in, out);
+        return r;
+    }
+    /// One that copies blocks straight from rank to rank, whose lengths are given.
+    template <collective C, class In, class Out, class A, class B, class Counts>
+    static auto copy_v(A& in, B& out, const Counts& counts, int root = 0) {
+        auto r = copy<C, In, Out, (C != collective::all_gather)>(in, out, root);
+        detail::set_counts(r.q, r.q.sends, counts);
+        return r;
+    }
+    /// One that reduces.
+    template <collective C, class In, class Out, class A, class B, class Op>
+    static auto fold(A& in, B& out, const Op& op, int root = 0) {
+        constexpr bool fine = detail::expect_fold<Mode::keeps, is_scan(C), In, Out, Op>();
+        detail::typed_request<C, fine, !is_commutative<Op, detail::element_of<In>>> r(root);
+        if constexpr (fine) {
+            detail::set_buffers(r.q, in, out);
+            detail::set_operator<Mode::keeps, detail::element_of<Out>>(r.q, op);
+        }
+        return r;
     }
 };
 

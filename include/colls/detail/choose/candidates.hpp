@@ -4,7 +4,6 @@
 
 #include <colls/cost.hpp>
 #include <colls/detail/group/rank_context.hpp>
-#include <colls/detail/prove/examine.hpp>
 #include <colls/detail/request/known_families.hpp>
 #include <colls/detail/request/request.hpp>
 
@@ -14,8 +13,9 @@
 
 namespace colls::inline v1::detail {
 
+/// The schedules of the known families for one collective, made at the first call.
 template <collective C>
-candidates candidates_for() {
+[[gnu::cold]] candidates candidates_for() {
     static constexpr int count = known_families::count_of<C>;
     static const candidate* const all = [] {
         // Never destroyed: threads may outlive main.
@@ -24,7 +24,7 @@ candidates candidates_for() {
         known_families::for_each([&]<class Family>(const Family& family, std::string_view name) {
             if constexpr (provides<Family, C>) {
                 const auto s = schedule_of<C>(family);
-                new (to++) candidate{name, any_schedule(s, proven_table_of<std::remove_const_t<decltype(s)>>, name),
+                new (to++) candidate{name, any_schedule(s, table_of<std::remove_const_t<decltype(s)>, true>, name),
                     !reduces(C) || folds_once<Family>, rotates<Family> && !rooted(C) && !is_scan(C) ? 1 : 0};
             }
         });
@@ -32,6 +32,15 @@ candidates candidates_for() {
     }();
     return {all, count};
 }
+
+#ifndef COLLS_SEPARATE
+[[gnu::cold, gnu::noinline]] COLLS_INLINE candidates all_candidates_of(collective what) {
+    return [what]<int... C>(std::integer_sequence<int, C...>) {
+        static constexpr candidates (*all[])() = {&candidates_for<static_cast<collective>(C)>...};
+        return all[static_cast<int>(what)]();
+    }(std::make_integer_sequence<int, collective_count>{});
+}
+#endif
 
 /// The candidates whose schedules know hosts, for a call with that root; none where the group does not know its hosts,
 /// or the collective has no such schedule.

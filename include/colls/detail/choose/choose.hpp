@@ -11,7 +11,7 @@
 #include <colls/detail/choose/selection.hpp>
 #include <colls/detail/execute/distance.hpp>
 #include <colls/detail/execute/eager.hpp>
-#include <colls/detail/plan/plan_size.hpp>
+#include <colls/detail/plan/slot_states.hpp>
 #include <colls/detail/prove/examine.hpp>
 #include <colls/detail/request/request.hpp>
 #include <colls/schedules/direct.hpp>
@@ -30,7 +30,7 @@ struct parted_broadcast : direct::all_pairs {
     }
 
     static const any_schedule& as_any() {
-        static const any_schedule made(parted_broadcast{}, proven_table_of<parted_broadcast>, "direct");
+        static const any_schedule made(parted_broadcast{}, table_of<parted_broadcast, true>, "direct");
         return made;
     }
 };
@@ -104,9 +104,8 @@ constexpr bool eager_pays(double eager, double scheduled, double staged) {
     const machine figures = figures_now(self);
     const shared_machine m = model_of(figures, self.size);
     const auto prediction_of = [&](const candidate& c) {
-        return within == reach::scratch     ? predict_staged(c, self.size, m, d.bytes)
-               : within == reach::processes ? predict_single_copy(c, self.size, m, d.bytes)
-                                            : predicted(c, self, m, d.bytes);
+        return usual ? predicted(c, self, m, d.bytes)
+                     : predict_out_of_reach(c, self.size, m, d.bytes, within == reach::processes);
     };
     const bool eager = usual && d.eager && !d.only_direct && d.posted <= eager_capacity;
     const auto weighed = [&](const candidate& c) { return is_weighed(c, self, within); };
@@ -202,7 +201,7 @@ inline schedule_choice resolve(
     if (const schedule_choice* const p = self.choices.find(key, [](const schedule_choice&) { return true; })) return *p;
     const demand d{
         c.what, class_bytes(bytes), posted, in_order, unsized, eager, c.reproducible || (for_sample && c.op), root};
-    const prediction best = choose(self, d, list_of_candidates(c.what)());
+    const prediction best = choose(self, d, all_candidates_of(c.what));
     schedule_choice p{.key = key, .name = eager_name, .takes_sample = for_sample};
     if (best.of) {
         p.plan = execution_plan_for(best.of->schedule, self.size, reached_by(self));
@@ -210,7 +209,7 @@ inline schedule_choice resolve(
         p.chunk_bytes = best.chunk;
     }
     if (best.of && !self.by_messages && !self.access.is_whole() && !unsized) {
-        const auto [schedule, within] = choose_out_of_reach(self, d, list_of_candidates(c.what)());
+        const auto [schedule, within] = choose_out_of_reach(self, d, all_candidates_of(c.what));
         p.staged = execution_plan_for(*schedule, self.size, within);
         p.staged_name = schedule->name();
     }

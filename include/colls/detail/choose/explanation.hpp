@@ -4,20 +4,14 @@
 
 #include <colls/cost.hpp>
 #include <colls/detail/choose/choose.hpp>
-#include <colls/detail/execute/distance.hpp>
 
 #include <algorithm>
 #include <cstdio>
 #include <string>
 #include <string_view>
-#include <utility>
 
 namespace colls::inline v1::detail {
 
-template <int count = collective_count>
-candidates all_candidates_of(collective what) {
-    return list_of_candidates<count>(what)();
-}
 /// The demand of a call with an operator that commutes.
 inline demand demand_of(const rank_context& self, collective what, std::size_t bytes, bool reproducible) {
     const bool own = traits_of(what).in == content::own_block, unsized = owned(what) && rooted(what);
@@ -59,12 +53,15 @@ inline std::string explanation(const rank_context& self, collective what, std::s
     const machine figures = figures_now(self);
     const shared_machine m = model_of(figures, self.size);
     const prediction chosen = choose(self, d, list);
-    char row[160];
-    std::snprintf(row, sizeof row, "%s of %zu bytes, %d ranks: alpha %.2f us, beta %.3f ns/B, gamma %.3f ns/B%s%s%s\n",
-        name_of(what), bytes, self.size, m.alpha * 1e6, m.beta * 1e9, m.gamma * 1e9,
-        self.env.schedule ? ", COLLS_SCHEDULE=" : "", self.env.schedule ? self.env.schedule : "",
-        d.reproducible ? ", reproducible" : "");
-    std::string text = row;
+    std::string text;
+    const auto add = [&](const char* format, auto... values) {
+        char row[160];
+        std::snprintf(row, sizeof row, format, values...);
+        text += row;
+    };
+    add("%s of %zu bytes, %d ranks: alpha %.2f us, beta %.3f ns/B, gamma %.3f ns/B%s%s%s\n", name_of(what), bytes,
+        self.size, m.alpha * 1e6, m.beta * 1e9, m.gamma * 1e9, self.env.schedule ? ", COLLS_SCHEDULE=" : "",
+        self.env.schedule ? self.env.schedule : "", d.reproducible ? ", reproducible" : "");
     if (const tuned_schedule by = tuned_for(what, self.size, d.bytes); !by.name.empty())
         text += std::string("  by COLLS_TUNE: ") + by.path + "\n";
     const candidates by_hosts = two_level_candidates(self, what, d.root);
@@ -72,17 +69,15 @@ inline std::string explanation(const rank_context& self, collective what, std::s
     int width = 20;
     for (int i = 0; i < by_hosts.count; ++i) width = std::max(width, static_cast<int>(by_hosts.first[i].name.size()));
     const host_map& hosts = self.layout.hosts;
-    std::snprintf(row, sizeof row, "  %-*s %7s %14s %10s %14s%s\n", width, "schedule", "rounds", "bytes sent", "chunk",
-        "predicted us", hosts.known() ? "  between hosts in rounds" : "");
-    text += row;
+    add("  %-*s %7s %14s %10s %14s%s\n", width, "schedule", "rounds", "bytes sent", "chunk", "predicted us",
+        hosts.known() ? "  between hosts in rounds" : "");
     const auto add_row = [&](std::string_view name, int rounds, double sent, std::size_t chunk, double seconds,
                              bool taken, bool suits, const any_schedule* counted = nullptr) {
         const char* const mark = taken ? "  <- chosen" : suits ? "" : "  not reproducible";
         char chunk_text[24] = "-";
         if (chunk > 0 && chunk < whole_unit_bytes) std::snprintf(chunk_text, sizeof chunk_text, "%zu", chunk);
-        std::snprintf(row, sizeof row, "  %-*.*s %7d %14.0f %10s %14.2f", width, static_cast<int>(name.size()),
-            name.data(), rounds, sent, chunk_text, seconds * 1e6);
-        text += row;
+        add("  %-*.*s %7d %14.0f %10s %14.2f", width, static_cast<int>(name.size()), name.data(), rounds, sent,
+            chunk_text, seconds * 1e6);
         if (hosts.known() && counted != nullptr) text += "  " + rounds_between_hosts(*counted, hosts, self.size);
         text += std::string(mark) + "\n";
     };
@@ -114,13 +109,11 @@ inline std::string explanation(const rank_context& self, collective what, std::s
             add_weighed(c, false);
     if (!self.by_messages && self.size > 1) {
         const bool near = near_so_far(self);
-        std::snprintf(row, sizeof row,
-            "  cores are %s each other (near: a line takes less than %.0f ns): copies are %s\n",
+        add("  cores are %s each other (near: a line takes less than %.0f ns): copies are %s\n",
             near ? "near" : "far from", figures.near_below * 1e9,
             self.crowded ? "pulled up to 4 MB, since ranks outnumber cores"
             : near       ? "pulled, while they fit the caches"
                          : "pushed past the caches");
-        text += row;
     }
     return text;
 }
@@ -133,9 +126,5 @@ inline model group_model(const rank_context& self) {
     const shared_machine m = model_of(self.backend->figures(), self.size);
     return {m.alpha, m.beta, m.gamma};
 }
-
-#ifdef COLLS_SEPARATE_SOURCE  // for units that define COLLS_SEPARATE
-template auto list_of_candidates<collective_count>(collective) -> candidates (*)();
-#endif
 
 }  // namespace colls::inline v1::detail

@@ -6,9 +6,7 @@
 
 #include <colls/detail/choose/candidates.hpp>
 #include <colls/detail/choose/selection.hpp>
-#include <colls/detail/execute/message_policy.hpp>
-#include <colls/detail/execute/single_copy_policy.hpp>
-#include <colls/detail/execute/store_policy.hpp>
+#include <colls/detail/execute/copy_policy.hpp>
 #include <colls/detail/plan/plan_cache.hpp>
 
 namespace colls::inline v1::detail {
@@ -47,11 +45,8 @@ inline shared_machine model_of(const machine& m, int n) {
     shared.beta = cold * m.beta * ranks_per_core;
     shared.gamma = cold * m.gamma * ranks_per_core;
     shared.ranks_per_core = ranks_per_core;
-    shared.enter *= ranks_per_core;
     shared.meet = switch_seconds * ranks_per_core;
-    shared.round *= ranks_per_core;
-    shared.eager *= ranks_per_core;
-    shared.partial *= ranks_per_core;
+    for (double* const own : {&shared.enter, &shared.round, &shared.eager, &shared.partial}) *own *= ranks_per_core;
     return shared;
 }
 
@@ -141,25 +136,23 @@ inline double predict_eager(const shared_machine& m, const machine& figures, col
 inline constexpr std::size_t whole_unit_bytes = std::size_t{1} << 40;
 inline constexpr std::size_t chunk_sizes[] = {std::size_t{32} << 10, std::size_t{128} << 10, whole_unit_bytes};
 
-/// By a staged plan: a rank copies what it sends into scratch memory, once for all receivers, and pulls what it
-/// receives. A round waits for the copies, and until they have been read.
-inline prediction predict_staged(const candidate& c, int n, const shared_machine& m, double bytes) {
+/// Where buffers are out of reach. By a staged plan a rank copies what it sends into scratch memory, once for all
+/// receivers, and pulls what it receives; a round waits for the copies, and until they have been read. By single copies
+/// a rank pulls what it receives; a message costs it a call of the kernel, and the pages to be found.
+inline prediction predict_out_of_reach(
+    const candidate& c, int n, const shared_machine& m, double bytes, bool single_copy) {
     const cost counted = traffic_of_candidate(c, n);
     const double block = counted.blocks > 0 ? bytes / counted.blocks : 0;
+    const auto pulled = static_cast<double>(counted.critical_received);
+    const double folded = 0.3 * m.gamma * static_cast<double>(counted.critical_reduced);
+    if (single_copy)
+        return {&c, 0,
+            m.alpha * 4 * (counted.rounds + 1) + single_copy_policy::call_seconds * pulled +
+                ((m.gamma + single_copy_policy::byte_seconds) * pulled + folded) * block};
     const auto copied =
         static_cast<double>(counted.blocks_sent < counted.blocks ? counted.blocks_sent : counted.blocks);
-    const double moved = m.beta * copied + m.gamma * static_cast<double>(counted.critical_received) +
-                         0.3 * m.gamma * static_cast<double>(counted.critical_reduced);
-    return {&c, 0, m.enter + m.alpha * 4 * (m.waits_of(counted) + 1) + moved * block};
-}
-/// By single copies: a rank pulls what it receives. A message costs it a call of the kernel, and the pages to be found.
-inline prediction predict_single_copy(const candidate& c, int n, const model& m, double bytes) {
-    const cost counted = traffic_of_candidate(c, n);
-    const double block = counted.blocks > 0 ? bytes / counted.blocks : 0;
-    const double moved = (m.gamma + single_copy_policy::byte_seconds) * static_cast<double>(counted.critical_received) +
-                         0.3 * m.gamma * static_cast<double>(counted.critical_reduced);
-    const double calls = single_copy_policy::call_seconds * static_cast<double>(counted.critical_received);
-    return {&c, 0, m.alpha * 4 * (counted.rounds + 1) + calls + moved * block};
+    return {&c, 0,
+        m.enter + m.alpha * 4 * (m.waits_of(counted) + 1) + (m.beta * copied + m.gamma * pulled + folded) * block};
 }
 /// The figures of messages through shared memory, in a group whose figures are those of a network.
 inline machine within_host(machine m) {

@@ -2,7 +2,6 @@
 // IWYU pragma: private, include <colls/algebra/folded.hpp>
 #pragma once
 
-#include <colls/detail/derive/embed.hpp>
 #include <colls/detail/derive/ownership.hpp>
 #include <colls/detail/derive/part.hpp>
 #include <colls/detail/derive/reversal.hpp>
@@ -27,6 +26,22 @@ struct fold {
     static constexpr bool left(int rank) { return rank % 2 == 0; }
 };
 
+/// n if s supports it, else the largest power of two below that it does.
+template <class S>
+constexpr fold fold_for(const S& s, int n) {
+    if (supports(s, n)) return {n, 0};
+    int p = 1;
+    while (p <= n / 2) p *= 2;
+    while (p > 0 && !supports(s, p)) p /= 2;
+    return {p, n - p};
+}
+/// Whether s folds at n: there are partners for all that do not play, and no scratch slots where blocks are cut.
+template <class S>
+constexpr bool folds_at(const S& s, int n) {
+    const fold f = fold_for(s, n);
+    return f.e <= f.p && (f.e == 0 || !owned(collective_of(s)) || scratch_of(s, f.p) == 0);
+}
+
 template <class S>
 struct folding : part<S> {
     static_assert(folds_directly(implemented_by<S>),
@@ -43,19 +58,8 @@ struct folding : part<S> {
     /// without a partner keeps both.
     static constexpr int cut = owned(implements) ? 2 : 1;
 
-    /// n if S supports it, else the largest power of two below that it does.
-    constexpr fold fold_of(int n) const {
-        if (colls::supports(inner(), n)) return {n, 0};
-        int p = 1;
-        while (p <= n / 2) p *= 2;
-        while (p > 0 && !colls::supports(inner(), p)) p /= 2;
-        return {p, n - p};
-    }
-    constexpr bool supports(int n) const {
-        if (n < 1) return false;
-        const fold f = fold_of(n);
-        return f.e <= f.p && (f.e == 0 || cut == 1 || scratch_of(inner(), f.p) == 0);
-    }
+    constexpr fold fold_of(int n) const { return fold_for(inner(), n); }
+    constexpr bool supports(int n) const { return n >= 1 && folds_at(inner(), n); }
     constexpr int rounds(int n) const {
         const fold f = fold_of(n);
         return inner().rounds(f.p) + (f.e == 0 ? 0 : (folds_first ? 1 : 0) + (unfolds ? 1 : 0));

@@ -2,7 +2,6 @@
 // IWYU pragma: private, include <colls/algebra/striped.hpp>
 #pragma once
 
-#include <colls/detail/derive/embed.hpp>
 #include <colls/detail/derive/part.hpp>
 #include <colls/detail/derive/reversal.hpp>
 #include <colls/family.hpp>

@@ -2,7 +2,6 @@
 // IWYU pragma: private, include <colls/algebra/compose.hpp>
 #pragma once
 
-#include <colls/detail/derive/embed.hpp>
 #include <colls/detail/derive/part.hpp>
 #include <colls/schedule.hpp>
 

@@ -5,11 +5,9 @@
 // between its rounds. It is not a template: compiled once, it serves every schedule, type and operator.
 #pragma once
 
-#include <colls/detail/execute/direct_executor.hpp>
+#include <colls/detail/execute/copy_policy.hpp>
 #include <colls/detail/execute/distance.hpp>
 #include <colls/detail/execute/executor.hpp>
-#include <colls/detail/execute/single_copy_policy.hpp>
-#include <colls/detail/execute/store_policy.hpp>
 #include <colls/detail/group/backoff.hpp>
 #include <colls/detail/plan/plan_cache.hpp>
 #include <colls/detail/reduce/fold.hpp>

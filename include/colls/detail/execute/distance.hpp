@@ -1,4 +1,4 @@
-// Whether the cores of a group's ranks are near each other, which decides how bytes are copied (store_policy.hpp).
+// Whether the cores of a group's ranks are near each other, which decides how bytes are copied (copy_policy.hpp).
 // IWYU pragma: private, include <colls/collectives.hpp>
 //
 // A system that moves threads, or a hypervisor that moves cores, may change that at any time. So at the end of some

@@ -11,11 +11,12 @@
 // looks at the others' counters of calls that they have read.
 #pragma once
 
-#include <colls/detail/execute/call_description.hpp>
+#include <colls/detail/execute/copy_policy.hpp>
 #include <colls/detail/execute/distance.hpp>
-#include <colls/detail/execute/store_policy.hpp>
+#include <colls/detail/execute/operation_state.hpp>
 #include <colls/detail/group/backoff.hpp>
 #include <colls/detail/reduce/fold.hpp>
+#include <colls/detail/request/known_families.hpp>
 #include <colls/detail/support/copy.hpp>
 
 #include <cstring>

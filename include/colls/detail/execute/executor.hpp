@@ -6,7 +6,6 @@
 // by the root of the call, and all other roles are rotated along with it.
 #pragma once
 
-#include <colls/detail/execute/call_description.hpp>
 #include <colls/detail/execute/operation_state.hpp>
 #include <colls/detail/plan/plan_cache.hpp>
 #include <colls/detail/reduce/fold.hpp>

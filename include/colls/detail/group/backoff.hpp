@@ -4,9 +4,8 @@
 
 #include <colls/detail/group/dump.hpp>
 #include <colls/detail/group/in_call.hpp>
-#include <colls/detail/group/mismatch.hpp>
 #include <colls/detail/group/sleeper.hpp>
-#include <colls/detail/support/affinity.hpp>
+#include <colls/detail/support/cores.hpp>
 
 namespace colls::inline v1::detail {
 
@@ -114,9 +113,7 @@ private:
         } else if (next == wait_action::sleep) {
             const double most = self_->by_messages ? nap_beside_threads : wait_policy::sleep_for(waited_);
             const gate_lock::open_gate others_may_come;
-            const timespec nap{
-                0, static_cast<long>((hooked && most > sleep_between_hooks ? sleep_between_hooks : most) * 1e9)};
-            nanosleep(&nap, nullptr);
+            sleep_seconds(hooked && most > sleep_between_hooks ? sleep_between_hooks : most);
         }
         progress(*self_);
     }

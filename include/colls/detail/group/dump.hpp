@@ -2,7 +2,7 @@
 // IWYU pragma: private
 #pragma once
 
-#include <colls/detail/group/mismatch.hpp>
+#include <colls/detail/group/failure.hpp>
 
 #include <cstdio>
 

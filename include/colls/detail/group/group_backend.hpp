@@ -20,7 +20,6 @@ namespace colls::inline v1::detail {
 
 using extend::machine;
 
-class pending;
 struct rank_context;
 
 /// What a rank does about peers that fail, and tells them about itself.

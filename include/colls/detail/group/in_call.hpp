@@ -5,6 +5,7 @@
 
 #include <colls/detail/group/failure.hpp>
 #include <colls/detail/group/told_calls.hpp>
+#include <colls/detail/support/rank_error.hpp>
 
 #include <exception>
 #include <new>
@@ -13,18 +14,18 @@
 namespace colls::inline v1::detail {
 
 [[noreturn, gnu::cold]] inline void refuse_progress(const rank_context& self) {
-    error_text text;
-    text << "colls: rank " << self.rank;
+    const char* why =
+        "an operator calls the library while a call of this rank runs it: an operator may compute, but "
+        "not communicate or wait";
+    if (in_wait_hook)
+        why =
+            "the wait hook calls the library with the group that waits, or with one that advances with it: it may "
+            "call with other groups alone";
     if (self.is_foreign())
-        text << ": this process was forked from the rank, whose group it cannot use: a group belongs to the process "
-                "that made it";
-    else if (in_wait_hook)
-        text << ": the wait hook calls the library with the group that waits, or with one that advances with it: it "
-                "may call with other groups alone";
-    else
-        text << ": an operator calls the library while a call of this rank runs it: an operator may compute, but not "
-                "communicate or wait";
-    throw error(errc::invalid_argument, text.text(), self.rank);
+        why =
+            "this process was forked from the rank, whose group it cannot use: a group belongs to the process that "
+            "made it";
+    throw_of_rank(self.rank, errc::invalid_argument, error_text() << why);
 }
 /// The group breaks: ranks cannot tell which of the two calls comes first.
 [[noreturn, gnu::cold]] inline void refuse_second_thread(rank_context& self) {
@@ -34,6 +35,15 @@ namespace colls::inline v1::detail {
     break_group(self, errc::invalid_argument, none, none, text.text());
     throw error(errc::invalid_argument, text.text(), self.rank);
 }
+
+/// Calls f at the end of the scope.
+template <class F>
+struct at_end {
+    F f;
+    ~at_end() { f(); }
+};
+template <class F>
+at_end(F) -> at_end<F>;
 
 /// While it lives, this thread is in a call with a group, and no other thread is in the library with groups of the same
 /// cycle, but where the call waits.
@@ -74,7 +84,7 @@ inline void join_groups_of_thread(rank_context& self) {
     static thread_local const auto own = std::make_shared<groups_of_thread>();
     const std::shared_ptr<group_cycle> before = own->cycle;
     if (before) {
-        const gate_lock inside(*before);
+        const gate_lock inside(before.get());
         if (own->last != nullptr) {
             self.join(*own->last);
             self.latest = own;

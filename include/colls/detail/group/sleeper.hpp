@@ -10,7 +10,6 @@
 #pragma once
 
 #include <colls/detail/group/rank_context.hpp>
-#include <colls/detail/support/fence_everywhere.hpp>
 #include <colls/detail/support/futex.hpp>
 
 #include <utility>

@@ -12,7 +12,7 @@
 // of another one from being made, and ranks may make the calls of several groups in different orders.
 #pragma once
 
-#include <colls/detail/support/fence_everywhere.hpp>
+#include <colls/detail/support/futex.hpp>
 
 #include <sched.h>
 #include <atomic>
@@ -77,14 +77,11 @@ private:
         rest_until([&] { return !inside_.load(std::memory_order_acquire); });
     }
     static void rest_until(auto over) {
-        for (unsigned looks = 0; !over(); ++looks) {
-            if (looks < 200) {
+        for (unsigned looks = 0; !over(); ++looks)
+            if (looks < 200)
                 sched_yield();
-                continue;
-            }
-            const timespec nap{0, 50'000};
-            nanosleep(&nap, nullptr);
-        }
+            else
+                sleep_seconds(50e-6);
     }
     [[gnu::cold, gnu::noinline]] void leave_turn() {
         if (thread_number == 0) thread_number = thread_numbers.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -115,7 +112,6 @@ struct group_cycle {
 /// While it lives, this thread is inside the gate of a cycle, but where it lets others in. The cycle outlives it.
 class gate_lock {
 public:
-    explicit gate_lock(group_cycle& cycle) : gate_lock(&cycle) {}
     /// Null: nothing is entered, since a lock further out holds already.
     explicit gate_lock(group_cycle* cycle)
         : cycle_(cycle), outer_(innermost), as_owner_(cycle != nullptr && cycle->gate.enter()) {

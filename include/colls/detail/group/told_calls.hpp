@@ -13,16 +13,11 @@
 namespace colls::inline v1::detail {
 
 /// One call of a rank: what its fingerprint is made from.
-struct call_record {
-    static constexpr std::uint64_t kept = 64;               ///< more than any rank can be ahead
-    std::uint64_t fingerprint = 0;                          ///< of it and of all before
-    const std::string_view *type = nullptr, *op = nullptr;  ///< names; null: none
+struct call_record : named_call {
+    static constexpr std::uint64_t kept = 64;  ///< more than any rank can be ahead
+    std::uint64_t fingerprint = 0;             ///< of it and of all before
     std::string_view schedule;
-    std::size_t count = 0;
-    int root = 0;
-    collective what{};
-    const char* name = nullptr;  ///< of a composite call; null: that of `what`
-    bool own_lengths = false, non_blocking = false, reproducible = false;
+    bool non_blocking = false, reproducible = false;
 };
 
 /// The name of a type or an operator, for a text.
@@ -58,9 +53,8 @@ template <class F>
 [[gnu::cold]] void for_latest_calls(const call_record* recent, std::uint64_t calls, F f) {
     const auto same = [&](std::uint64_t i, std::uint64_t j) {
         const call_record &a = recent[i % call_record::kept], &b = recent[j % call_record::kept];
-        return a.what == b.what && a.name == b.name && a.count == b.count && a.type == b.type && a.op == b.op &&
-               a.root == b.root && a.schedule == b.schedule && a.own_lengths == b.own_lengths &&
-               a.non_blocking == b.non_blocking && a.reproducible == b.reproducible;
+        return static_cast<const named_call&>(a) == b && a.schedule == b.schedule && a.non_blocking == b.non_blocking &&
+               a.reproducible == b.reproducible;
     };
     for (std::uint64_t i = calls > call_record::kept ? calls - call_record::kept : 0, end; i < calls; i = end) {
         for (end = i + 1; end < calls && same(i, end);) ++end;

@@ -5,14 +5,12 @@
 #pragma once
 
 #include <colls/detail/choose/explanation.hpp>
-#include <colls/detail/perform/allocation.hpp>
 #include <colls/detail/perform/group_calls.hpp>
 #include <colls/detail/perform/interface.hpp>
 #include <colls/detail/perform/message_calls.hpp>
 #include <colls/detail/perform/perform_call.hpp>
-#include <colls/detail/perform/prepared_call.hpp>
-#include <colls/detail/perform/progress_worker.hpp>
 #include <colls/detail/perform/started_operation.hpp>
+#include <colls/detail/perform/taken_collective.hpp>
 
 namespace colls::inline v1::detail {
 

@@ -1,13 +1,16 @@
-// What communicators do beside collectives: split, shrink, leave, abort, dump.
+// What communicators do beside collectives: split, shrink, leave, abort, dump; and the second thread of a
+// progress_thread.
 // IWYU pragma: private, include <colls/communicator.hpp>
 #pragma once
 
 #include <colls/detail/backend/split.hpp>
-#include <colls/detail/perform/started_operation.hpp>
+#include <colls/detail/perform/interface.hpp>
 #include <colls/detail/support/rank_error.hpp>
 
+#include <atomic>
 #include <limits>
 #include <memory>
+#include <thread>
 
 namespace colls::inline v1::detail {
 
@@ -16,20 +19,16 @@ inline joined_group shrink(rank_context& self) {
     const progress_lock mine(self);
     // This rank takes no part in calls of its other groups meanwhile: their ranks are told not to wait for it. Another
     // thread may make such calls, and nothing is told then.
-    struct absence {
-        explicit absence(rank_context& own) : self(own) { tell(self.number); }
-        ~absence() { tell(0); }
-        void tell(std::uint64_t number) const {
-            if (!alone) return;
-            self.for_others([number](rank_context& x) {
-                x.memory.state(x.rank).away.store(number, std::memory_order_release);
-                x.backend->absent(x, number);
-            });
-        }
-        rank_context& self;
-        const bool alone = gate_lock::is_alone() || self.operations.cycle->gate.is_shared();
+    const bool alone = gate_lock::is_alone() || self.operations.cycle->gate.is_shared();
+    const auto tell = [&](std::uint64_t number) {
+        if (!alone) return;
+        self.for_others([number](rank_context& x) {
+            x.memory.state(x.rank).away.store(number, std::memory_order_release);
+            x.backend->absent(x, number);
+        });
     };
-    const absence meanwhile(self);
+    tell(self.number);
+    const at_end back{[&] { tell(0); }};
     std::unique_ptr<rank_context> left = self.backend->shrink(self);
     left->join(self);  // the two share a progress thread, and what is behind their backends
     put_label(*left, error_text() << self.label << ".shrunk");
@@ -69,5 +68,58 @@ inline void set_timeout(rank_context& self, double seconds, bool off) {
             error_text() << seconds << " s: a deadline is above 0, and duration::max() means none");
     self.env.timeout = off ? std::numeric_limits<double>::infinity() : seconds;
 }
+
+/// Advances the operations of a rank context and of those split from it; false where none is in flight, or where
+/// another thread is inside the gate, which advances them.
+inline bool progress_locked(rank_context& self) {
+    group_cycle& cycle = *self.operations.cycle;
+    if (!cycle.gate.try_enter()) return false;
+    const gate_lock inside(cycle, false);
+    if (cycle.in_flight == 0) return false;
+    if (!self.in_call) try {
+            advance_all(self);
+            no_longer_active(self);
+        } catch (...) {  // the group is broken, and its next call reports that
+            call_threw(self, "an operation in flight");
+            no_longer_active(self);
+        }
+    progress_others(self);
+    return true;
+}
+
+struct progress_worker final : held_by_program {
+    explicit progress_worker(rank_context& own) : group(own.shared_from_this()), self(own) {
+        if (self.is_foreign() || gate_lock::is_within(*self.operations.cycle)) refuse_progress(self);
+        group_cycle& cycle = *self.operations.cycle;
+        const gate_lock inside(cycle, cycle.gate.enter_by_turn());
+        if (cycle.gate.is_shared())
+            throw_of_rank(self.rank, errc::invalid_argument,
+                error_text() << "a progress_thread already serves this communicator, or one that it was split from or "
+                                "into: one is enough");
+        cycle.gate.share(true);
+        thread = std::thread([this] {
+            while (!over.load(std::memory_order_relaxed))
+                if (progress_locked(self))
+                    sched_yield();
+                else
+                    sleep_seconds(100e-6);
+        });
+    }
+    void end() override {
+        if (!self.is_foreign()) delete this;  // a forked process does not have the thread
+    }
+    ~progress_worker() {
+        over.store(true, std::memory_order_relaxed);
+        thread.join();
+        const progress_lock mine(self, progress_lock::quiet{});
+        self.operations.cycle->gate.share(false);
+    }
+
+    const std::shared_ptr<rank_context> group;  // gone last
+    rank_context& self;
+    std::atomic<bool> over{false};
+    std::thread thread;
+};
+inline held_by_program* start_progress(rank_context& self) { return new progress_worker(self); }
 
 }  // namespace colls::inline v1::detail

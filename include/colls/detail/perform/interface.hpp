@@ -13,6 +13,7 @@
 
 #include <sched.h>
 #include <cstddef>
+#include <exception>
 #include <string>
 #include <string_view>
 
@@ -121,14 +122,31 @@ struct engine {
 inline double pause_between_tests(double since) {
     call_wait_hook();
     const double now = seconds_now();
-    if (since != 0 && now - since > 3e-3) {
-        const timespec nap{0, 50'000};
-        nanosleep(&nap, nullptr);
-    } else {
+    if (since != 0 && now - since > 3e-3)
+        sleep_seconds(50e-6);
+    else
         sched_yield();
-    }
     return since != 0 ? since : now;
 }
+
+/// Waits for several operations, whatever becomes of one of them: keeps the first error.
+class joint_wait {
+public:
+    template <class F>
+    void run(F wait) {
+        try {
+            wait();
+        } catch (...) {
+            if (!first_) first_ = std::current_exception();
+        }
+    }
+    void rethrow() const {
+        if (first_) std::rethrow_exception(first_);
+    }
+
+private:
+    std::exception_ptr first_;
+};
 
 }  // namespace detail
 }  // namespace colls::inline v1

@@ -6,8 +6,6 @@
 #include <colls/detail/perform/started_operation.hpp>
 #include <colls/detail/support/rank_error.hpp>
 
-#include <exception>
-
 namespace colls::inline v1::detail {
 
 constexpr const char* name_of_message(operation_kind kind) { return kind == operation_kind::send ? "send" : "recv"; }
@@ -143,13 +141,9 @@ inline void perform_exchange(rank_context& self, const call& sent, int to, const
         throw;
     }
     // Both, whatever becomes of one: then the buffers are the caller's again.
-    std::exception_ptr first;
-    for (operation_state** const o : {&receives, &sends}) try {
-            wait_operation(self, *o);
-        } catch (...) {
-            if (!first) first = std::current_exception();
-        }
-    if (first) std::rethrow_exception(first);
+    joint_wait both;
+    for (operation_state** const o : {&receives, &sends}) both.run([&] { wait_operation(self, *o); });
+    both.rethrow();
 }
 inline int probe_any(rank_context& self) {
     const progress_lock mine(self);

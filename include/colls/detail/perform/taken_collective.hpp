@@ -1,11 +1,17 @@
-// The executors of a rank: how a call takes one, and gives it back. A plan keeps its own.
+// What a call takes of its rank, and gives back: its executor, of which a plan keeps its own, and memory; and memory
+// from communicator::allocate.
 // IWYU pragma: private, include <colls/collectives.hpp>
 #pragma once
 
 #include <colls/detail/execute/executor.hpp>
+#include <colls/detail/group/in_call.hpp>
+#include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/perform/interface.hpp>
 #include <colls/detail/request/request.hpp>
 
+#include <atomic>
 #include <memory>
+#include <new>
 #include <utility>
 
 namespace colls::inline v1::detail {
@@ -38,11 +44,6 @@ std::unique_ptr<Operation> take_idle(std::vector<std::unique_ptr<pending>>& idle
     }
     return std::unique_ptr<Operation>(static_cast<Operation*>(o.release()));
 }
-/// The executor of the persistent call `of`. Without one, or where a hook runs the call while it runs, any.
-inline std::unique_ptr<executor> take_collective(rank_context& self, prepared* of) {
-    if (of != nullptr && of->own != nullptr) return std::move(of->own);
-    return take_idle<executor>(self.operations.idle_collectives, [&] { return self.backend->make_collective(self); });
-}
 /// Takes back an executor that is not in use any more.
 inline void give_collective(rank_context& self, std::unique_ptr<executor> o, prepared* of) {
     o->arguments.packed = {};
@@ -53,11 +54,15 @@ inline void give_collective(rank_context& self, std::unique_ptr<executor> o, pre
         self.operations.idle_collectives.push_back(std::move(o));
 }
 
-/// An executor, with the call that it is to run. Unless released it is given back at the end of the scope.
+/// An executor, with the call that it is to run: that of the persistent call `of`; without one, or where a hook runs
+/// the call while it runs, any. Unless released it is given back at the end of the scope.
 class taken_collective {
 public:
     taken_collective(rank_context& self, const call& c, const schedule_choice& p, prepared* of)
-        : self_(self), of_(of), o_(take_collective(self, of)) {
+        : self_(self), of_(of), o_(of != nullptr ? std::move(of->own) : nullptr) {
+        if (!o_)
+            o_ = take_idle<executor>(
+                self.operations.idle_collectives, [&] { return self.backend->make_collective(self); });
         o_->arguments = c;
         o_->choose(p);
     }
@@ -75,5 +80,44 @@ private:
     prepared* of_;
     std::unique_ptr<executor> o_;
 };
+
+/// It keeps alive the backend, of which the memory is part.
+struct allocation final : held_by_program {
+    allocation(rank_context& self, std::size_t n)
+        : from(self.backend), at(from->take_for_program(n)), bytes(n), born(self.born) {}
+    void end() override {
+        if (born != forks.load(std::memory_order_relaxed)) return;
+        from->give(at, bytes);
+        delete this;
+    }
+    const shared_backend from;
+    std::byte* const at;
+    const std::size_t bytes;
+    const unsigned born;  ///< as rank_context::born
+};
+inline held_by_program* allocate(rank_context& self, std::size_t count, std::size_t element, std::byte*& at) {
+    constexpr std::size_t most = std::size_t{1} << 56;  // no process has more addresses
+    if (count > most / element) throw std::bad_array_new_length();
+    auto* const a = new allocation(self, count * element);
+    at = a->at;
+    return a;
+}
+inline std::byte* take_kept(rank_context& self, std::size_t& bytes) {
+    if (self.is_foreign()) refuse_progress(self);
+    const progress_lock mine(self, progress_lock::quiet{});
+    const memory_piece piece = self.scratch.take(*self.backend, bytes);
+    if (piece.at != nullptr && !piece.populated) self.backend->populate(piece.at, piece.bytes);
+    bytes = piece.bytes;
+    return piece.at;
+}
+inline void give_kept(rank_context& self, std::byte* at, std::size_t bytes) {
+    if (at == nullptr || self.is_foreign()) return;
+    const progress_lock mine(self, progress_lock::quiet{});
+    constexpr std::size_t most = 8;  // where many plans end, their memory goes back to the group
+    if (self.scratch.pieces.size() < most)
+        self.scratch.pieces.push_back({at, bytes, true});
+    else
+        self.backend->give(at, bytes);
+}
 
 }  // namespace colls::inline v1::detail

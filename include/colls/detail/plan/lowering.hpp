@@ -8,8 +8,6 @@
 
 #include <colls/detail/plan/slot_states.hpp>
 
-#include <utility>
-
 namespace colls::inline v1::detail {
 
 /// What the half of the library that passes messages brings to planning (message_lowering.hpp), so that a program

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <colls/detail/plan/memory_lowering.hpp>
-#include <colls/detail/plan/plan_size.hpp>
 #include <colls/detail/support/hash.hpp>
 
 #include <cstdint>
@@ -108,11 +107,6 @@ namespace colls::inline v1::detail {
     const step_table steps(schedule, size, rank, 1);
     const unit_map units(steps);
     return add_program(rank, planner_of_messages.program(steps, units));
-}
-
-/// With the usual copying.
-[[gnu::cold]] inline std::unique_ptr<execution_plan> make_execution_plan(const any_schedule& s, int n, reach within) {
-    return make_execution_plan(s, n, within, usual_copying(s.implements));
 }
 
 }  // namespace colls::inline v1::detail

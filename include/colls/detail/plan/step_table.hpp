@@ -32,10 +32,8 @@ void each_block(const Part& part, F f) {
 
 class step_table {
 public:
-    /// The steps of all ranks. The schedule must support n ranks, and outlive the table. Throws errc::unsupported where
-    /// it has scratch slots beside several blocks, which cannot be planned.
-    step_table(const any_schedule& s, int n) : step_table(s, n, 0, n) {}
-    /// Those of the `count` ranks from `first` on alone.
+    /// The steps of the `count` ranks from `first` on. The schedule must support n ranks, and outlive the table. Throws
+    /// errc::unsupported where it has scratch slots beside several blocks, which cannot be planned.
     step_table(const any_schedule& s, int n, int first, int count);
 
     const any_schedule& schedule;

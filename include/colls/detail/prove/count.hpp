@@ -77,30 +77,10 @@ constexpr cost traffic(const schedule_reader& s, int n, counted_messages counts 
     return c;
 }
 
-constexpr cost cost_of(const schedule_reader& s, int n) {
+constexpr cost count_cost(const schedule_reader& s, int n, bool scratch) {
     cost c = traffic(s, n);
-    if (s.kind() != collective::barrier) c.scratch = liveness(s, n).peak();
+    if (scratch && s.kind() != collective::barrier) c.scratch = liveness(s, n).peak();
     return c;
 }
 
 }  // namespace colls::inline v1::detail
-
-namespace colls::inline v1 {
-
-template <class S>
-constexpr cost cost_of(const S& s, int n) {
-    if constexpr (detail::expect_readable<S>())
-        return detail::cost_of(detail::reader_of<S>(s), n);
-    else
-        return {};
-}
-template <class S>
-constexpr cost cost_of(int n) {
-    return cost_of(S{}, n);
-}
-template <class S>
-constexpr cost traffic_of(const S& s, int n) {
-    return detail::traffic(detail::reader_of<S>(s), n);
-}
-
-}  // namespace colls::inline v1

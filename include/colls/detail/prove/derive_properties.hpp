@@ -56,7 +56,7 @@ constexpr int least_rounds(collective c, int blocks, int n, const width& w, bool
     return w.blocks == 0 ? spread : static_cast<int>((blocks + w.blocks - 1) / w.blocks) - 1 + spread;
 }
 
-constexpr properties properties_of(const schedule_reader& s, int n) {
+constexpr properties derive_properties(const schedule_reader& s, int n) {
     symbolic_execution e(s, n, true);
     if (!e.run().ok()) return {};
     const cost c = traffic(s, n);
@@ -73,35 +73,3 @@ constexpr properties properties_of(const schedule_reader& s, int n) {
 }
 
 }  // namespace colls::inline v1::detail
-
-namespace colls::inline v1 {
-
-template <class S>
-constexpr properties properties_of(const S& s, int n) {
-    if constexpr (detail::expect_readable<S>())
-        return detail::properties_of(detail::reader_of<S>(s), n);
-    else
-        return {};
-}
-template <class S>
-constexpr properties properties_of(int n) {
-    return properties_of(S{}, n);
-}
-
-template <class S>
-constexpr fold_properties folds_of(const S& s, int n) {
-    if constexpr (detail::expect_readable<S>())
-        return detail::combining_at(detail::reader_of<S>(s), n).folds;
-    else
-        return {};
-}
-template <class S>
-constexpr fold_properties folds_of(int n) {
-    return folds_of(S{}, n);
-}
-template <class S>
-constexpr int fold_depth(int n) {
-    return folds_of(S{}, n).depth;
-}
-
-}  // namespace colls::inline v1

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <colls/any_schedule.hpp>
-#include <colls/detail/prove/expression.hpp>
 #include <colls/verify.hpp>
 
 namespace colls::inline v1::detail {

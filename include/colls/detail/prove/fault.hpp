@@ -4,6 +4,7 @@
 
 namespace colls::inline v1::detail {
 
+/// The faults of a law follow each other (law_of).
 enum class fault : unsigned char {
     none,
     unsupported,             // the schedule does not support the group size

@@ -10,32 +10,16 @@
 
 namespace colls::inline v1::detail {
 
-/// The law that a fault breaks.
+/// The law that a fault breaks: the faults of a law follow each other.
 constexpr law law_of(fault f) {
-    switch (f) {
-        case fault::none:
-            return law::none;
-        case fault::send_unmatched:
-        case fault::receive_unmatched:
-        case fault::sizes:
-            return law::matched;
-        case fault::twice:
-            return law::exactly_once;
-        case fault::mixed:
-            return law::unmixed;
-        case fault::copied_twice:
-            return law::hazards;
-        case fault::holds_nothing:
-        case fault::holds_other:
-        case fault::lacks_source:
-        case fault::foreign_source:
-        case fault::unheard:
-            return law::complete;
-        case fault::stuck:
-            return law::live;
-        default:
-            return law::in_range;
-    }
+    return f == fault::none            ? law::none
+           : f < fault::send_unmatched ? law::in_range
+           : f < fault::twice          ? law::matched
+           : f == fault::twice         ? law::exactly_once
+           : f == fault::mixed         ? law::unmixed
+           : f == fault::copied_twice  ? law::hazards
+           : f < fault::stuck          ? law::complete
+                                       : law::live;
 }
 
 /// Label of a slot that stands for no user block: its contents are not checked.

@@ -6,7 +6,6 @@
 #include <colls/detail/prove/schedule_reader.hpp>
 
 #include <cstddef>
-#include <cstdint>
 
 namespace colls::inline v1::detail {
 

@@ -81,16 +81,27 @@ private:
     const S& s_;
 };
 
-/// What can be read: a schedule, or something like one that is not trivially copyable. Reports in words what S lacks;
-/// false: the caller compiles nothing that follows.
+/// Stands for what cannot be read, so that no error follows from the one that says so.
+struct no_schedule {
+    static constexpr collective implements = collective::barrier;
+    static constexpr int rounds(int) { return 0; }
+    static constexpr step at(int, int, int) { return {}; }
+};
+inline constexpr no_schedule unreadable{};
+
+/// Reads s, a schedule, or something like one that is not trivially copyable. A compile error says in words what S
+/// lacks.
 template <class S>
-constexpr bool expect_readable() {
+constexpr auto readable(const S& s) {
     constexpr bool is =
-        requires(const S& s) { s.implements; } && counts_rounds<S> && (steps_without_port<S> || steps_with_port<S>);
+        requires(const S& x) { x.implements; } && counts_rounds<S> && (steps_without_port<S> || steps_with_port<S>);
     static_assert(is,
         "colls: this is not a schedule: it needs `implements`, `rounds(n)`, and `at(rank, n, round)` or `at(rank, n, "
         "round, port)` that returns a colls::step, const or static; of a family take schedule_for<F, C>");
-    return is;
+    if constexpr (is)
+        return reader_of<S>(s);
+    else
+        return reader_of<no_schedule>(unreadable);
 }
 
 }  // namespace colls::inline v1::detail

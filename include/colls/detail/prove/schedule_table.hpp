@@ -5,7 +5,6 @@
 #include <colls/algebra/folded.hpp>
 #include <colls/detail/prove/schedule_reader.hpp>
 #include <colls/detail/support/error_text.hpp>
-#include <colls/detail/support/hash.hpp>
 #include <colls/detail/support/type_name.hpp>
 
 #include <string_view>
@@ -43,13 +42,10 @@ template <class S>
 }
 finding prove(const any_schedule& s, int n);
 
-template <class S>
+/// `proven`: its proof is part of the library's tests, and the verifier is not compiled into the program for it.
+template <class S, bool proven = false>
 inline constexpr schedule_table table_of{
-    type_name<S>(), foldable<implemented_by<S>, S>(), &ask_erased<S>, &step_of_erased<S>, &prove};
-/// For a schedule whose proof is part of the library's tests: the verifier is not compiled into the program for it.
-template <class S>
-inline constexpr schedule_table proven_table_of{
-    type_name<S>(), foldable<implemented_by<S>, S>(), &ask_erased<S>, &step_of_erased<S>, nullptr};
+    type_name<S>(), foldable<implemented_by<S>, S>(), &ask_erased<S>, &step_of_erased<S>, proven ? nullptr : &prove};
 
 }  // namespace detail
 }  // namespace colls::inline v1

@@ -3,11 +3,45 @@
 // IWYU pragma: private, include <colls/verify.hpp>
 #pragma once
 
-#include <colls/detail/prove/expression.hpp>
 #include <colls/detail/prove/problem.hpp>
+#include <colls/schedule.hpp>
 #include <colls/verify/fold_properties.hpp>
 
+#include <cstdint>
+
 namespace colls::inline v1::detail {
+
+/// The expression by which a slot's value was computed from the contributions of ranks: a tree, whose leaves are ranks,
+/// and each inner node is one fold, with its operands in their order. A fold of k operands is one node, not k - 1
+/// nested ones: types that accumulate in float are rounded once a fold.
+struct expression {
+    std::uint64_t hash = 0;  ///< of the tree
+    int lo = 0, hi = none;   ///< ranks of its first and last leaf; hi = none: leaves are not in ascending rank order
+    int depth = 0;           ///< folds on the longest path from a leaf to the root
+};
+
+constexpr std::uint64_t mixed(std::uint64_t h, std::uint64_t more) {
+    h = (h ^ (h >> 29)) * 0xBF58476D1CE4E5B9u + (more ^ (more >> 32)) * 0x94D049BB133111EBu;
+    return h ^ (h >> 31);
+}
+constexpr expression leaf(int rank) {
+    return {(static_cast<std::uint64_t>(rank) + 1) * 0x9E3779B97F4A7C15u, rank, rank, 0};
+}
+/// A fold is made of its first operand, further ones, and folded() at the end.
+constexpr expression first_operand(const expression& e) { return {mixed(1, e.hash), e.lo, e.hi, e.depth}; }
+constexpr expression with_operand(const expression& node, const expression& e) {
+    return {mixed(node.hash, e.hash), node.lo, node.hi != none && e.hi != none && node.hi < e.lo ? e.hi : none,
+        e.depth > node.depth ? e.depth : node.depth};
+}
+constexpr expression folded(const expression& node) { return {mixed(node.hash, 2), node.lo, node.hi, node.depth + 1}; }
+
+/// One fold of the ranks from `first` to `end` - 1.
+constexpr expression single_fold_of(int first, int end) {
+    if (end - first == 1) return leaf(first);
+    expression node = first_operand(leaf(first));
+    for (int r = first + 1; r < end; ++r) node = with_operand(node, leaf(r));
+    return folded(node);
+}
 
 /// What one rank does on one port in one round. Its blocks are expanded into lists of the whole round (or trace).
 struct move {
@@ -273,43 +307,32 @@ private:
                 if (m->received > 0) {
                     if (m->reduces)
                         reduction = true;
-                    else if (!copy(r, port, *m, staged))
+                    else if (!receive(r, port, *m, staged))
                         return false;
                 }
             if (!reduction) continue;
             m -= p_.ports;
             for (int port = 0; port < p_.ports; ++port, ++m)
-                if (m->received > 0 && m->reduces && !reduce(r, port, *m, staged)) return false;
+                if (m->received > 0 && m->reduces && !receive(r, port, *m, staged)) return false;
             if (ordered_) fold(r);
         }
         staged_rounds_ += staged;
         return true;
     }
 
-    [[gnu::noinline]] constexpr bool copy(int r, int port, const move& m, bool& staged) {
-        rank_ = r, port_ = port, peer_ = m.from;
-        long j = moves_.p[m.from * p_.ports + port].sent_at;
-        for (long k = m.received_at; k < m.received_at + m.received; ++k, ++j) {
-            const int y = received_blocks_.p[k];
-            const long i = at(r, y);
-            const bool counts = label_.p[i] != vacant || y >= p_.blocks;
-            if (!copy_block(i, j, y, sent_blocks_.p[j])) return false;
-            if (sent_in_.p[i] == round_ + 1) staged = true;
-            if (!counts) continue;
-            if (label_.p[i] != y && y < p_.blocks) fixed_ = false;
-            if (ordered_) value_.p[i] = staged_value_.p[j];
-        }
-        return true;
-    }
-
-    [[gnu::noinline]] constexpr bool reduce(int r, int port, const move& m, bool& staged) {
+    [[gnu::noinline]] constexpr bool receive(int r, int port, const move& m, bool& staged) {
         rank_ = r, port_ = port, peer_ = m.from;
         long j = moves_.p[m.from * p_.ports + port].sent_at;
         for (long k = m.received_at; k < m.received_at + m.received; ++k, ++j) {
             const int y = received_blocks_.p[k];
             const long i = at(r, y);
             if (sent_in_.p[i] == round_ + 1 && !barrier_) staged = true;
-            if (!reduce_block(i, j, y, sent_blocks_.p[j])) return false;
+            const bool counts = label_.p[i] != vacant || y >= p_.blocks;
+            if (!(m.reduces ? reduce_block(i, j, y, sent_blocks_.p[j]) : copy_block(i, j, y, sent_blocks_.p[j])))
+                return false;
+            if (m.reduces || !counts) continue;
+            if (label_.p[i] != y && y < p_.blocks) fixed_ = false;
+            if (ordered_) value_.p[i] = staged_value_.p[j];
         }
         return true;
     }

@@ -6,15 +6,14 @@
 //
 // All loops give the same bits for an element, wherever it lies: no product is fused with a sum, unless one expression
 // of the operator has both, the compiler is clang, and its target has fused multiply-add. What an operator does to each
-// contribution (leaf) its rank does before the call: own_contribution.hpp.
+// contribution (leaf) its rank does before the call: own_contribution.
 #pragma once
 
-#include <colls/config.hpp>
 #include <colls/detail/reduce/fold_loops.hpp>
-#include <colls/detail/reduce/half_rows.hpp>
 #include <colls/detail/support/element.hpp>
 #include <colls/detail/support/for_processor.hpp>
 #include <colls/operators.hpp>
+#include <colls/types.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -27,6 +26,61 @@
 #endif
 
 namespace colls::inline v1::detail {
+
+// Rows of half to rows of float and back: by F16C where the processor has it (eight numbers an instruction), else by
+// the integer code of small_float.hpp. Both give the same bits (but for the quiet bit of a NaN).
+[[gnu::always_inline]] inline void widen_row_portable(float* to, const half* from, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) to[i] = static_cast<float>(from[i]);
+}
+[[gnu::always_inline]] inline void narrow_row_portable(half* to, const float* from, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) to[i] = half(from[i]);
+}
+
+#if defined(__x86_64__) && defined(__GNUC__)
+using eight_halves = short __attribute__((vector_size(16)));
+using eight_floats = float __attribute__((vector_size(32)));
+
+[[gnu::target("avx,f16c")]] inline void widen_row_f16c(float* to, const half* from, std::size_t count) {
+    std::size_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+        eight_halves h;
+        __builtin_memcpy(&h, from + i, sizeof h);
+        const eight_floats f = __builtin_ia32_vcvtph2ps256(h);
+        __builtin_memcpy(to + i, &f, sizeof f);
+    }
+    widen_row_portable(to + i, from + i, count - i);
+}
+[[gnu::target("avx,f16c")]] inline void narrow_row_f16c(half* to, const float* from, std::size_t count) {
+    std::size_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+        eight_floats f;
+        __builtin_memcpy(&f, from + i, sizeof f);
+        const auto h = __builtin_ia32_vcvtps2ph256(f, 0);  // 0: to nearest, ties to even
+        __builtin_memcpy(static_cast<void*>(to + i), &h, sizeof h);
+    }
+    narrow_row_portable(to + i, from + i, count - i);
+}
+inline bool has_f16c() {
+#if defined(__clang__) && __clang_major__ < 19  // clang 16 does not know the name; what has AVX2 has this, too
+    return __builtin_cpu_supports("avx2");
+#else
+    return __builtin_cpu_supports("f16c");
+#endif
+}
+#endif
+
+inline void widen_row(float* to, const half* from, std::size_t count) {
+#if defined(__x86_64__) && defined(__GNUC__)
+    if (has_f16c()) return widen_row_f16c(to, from, count);
+#endif
+    widen_row_portable(to, from, count);
+}
+inline void narrow_row(half* to, const float* from, std::size_t count) {
+#if defined(__x86_64__) && defined(__GNUC__)
+    if (has_f16c()) return narrow_row_f16c(to, from, count);
+#endif
+    narrow_row_portable(to, from, count);
+}
 
 /// Which of the two places of a fold is stored to past the caches. `alone`: there is one place, and it is.
 enum class past_caches : unsigned char { none, second, both, alone };
@@ -79,6 +133,28 @@ using fold_loop = typename decltype(choose_fold<T, Op>())::type;
 #pragma GCC push_options
 #pragma GCC optimize("O2", "fp-contract=off")
 #endif
+/// `loop`, which is always inlined, as compiled for some processors.
+template <auto loop>
+struct compiled_for;
+template <class R, class... A, R (*loop)(A...)>
+struct compiled_for<loop> {
+    static R baseline(A... a) { return loop(a...); }
+#if defined(__x86_64__) && defined(__GNUC__)
+    [[gnu::target("avx2")]] static R avx2(A... a) { return loop(a...); }
+#if defined(__clang__)
+    [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]]
+#else
+    [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")]]
+#endif
+    static R avx512(A... a) {
+        return loop(a...);
+    }
+#endif
+};
+template <class T, class Op>
+[[gnu::always_inline]] inline void fold_any(void* dst, const operand* x, int k, std::size_t count, const void* op) {
+    fold_loop<T, Op>::run(static_cast<T*>(dst), x, k, count, *static_cast<const Op*>(op));
+}
 template <class T, class Op>
 void fold_baseline(void* dst, const operand* x, int k, std::size_t count, const void* op) {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__AVX2__)
@@ -87,47 +163,23 @@ void fold_baseline(void* dst, const operand* x, int k, std::size_t count, const 
         return direct_fold<T, Op>::template run<2>(static_cast<T*>(dst), x, k, count, *static_cast<const Op*>(op));
     else
 #endif
-        fold_loop<T, Op>::run(static_cast<T*>(dst), x, k, count, *static_cast<const Op*>(op));
+        fold_any<T, Op>(dst, x, k, count, op);
 }
 template <class T, class Op>
-[[gnu::always_inline]] inline void fold_twice_loop(
+[[gnu::always_inline]] inline void fold_twice(
     void* dst, void* also, const operand* x, std::size_t count, const void* op) {
     using loops = direct_fold<T, Op>;
     T *const out = static_cast<T*>(dst), *const second = static_cast<T*>(also);
     const Op by = *static_cast<const Op*>(op);
     loops::run_twice(out, second, x, loops::run_twice_by_lanes(out, second, x, count, by), count, by);
 }
-template <class T, class Op>
-void fold_twice_baseline(void* dst, void* also, const operand* x, std::size_t count, const void* op) {
-    fold_twice_loop<T, Op>(dst, also, x, count, op);
-}
-#if defined(__x86_64__) && defined(__GNUC__)
-template <class T, class Op>
-[[gnu::target("avx2")]] void fold_twice_avx2(
-    void* dst, void* also, const operand* x, std::size_t count, const void* op) {
-    fold_twice_loop<T, Op>(dst, also, x, count, op);
-}
-template <class T, class Op>
-[[gnu::target("avx2")]] void fold_avx2(void* dst, const operand* x, int k, std::size_t count, const void* op) {
-    fold_loop<T, Op>::run(static_cast<T*>(dst), x, k, count, *static_cast<const Op*>(op));
-}
-template <class T, class Op>
-#if defined(__clang__)
-[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]]
-#else
-[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")]]
-#endif
-void fold_avx512(void* dst, const operand* x, int k, std::size_t count, const void* op) {
-    fold_loop<T, Op>::run(static_cast<T*>(dst), x, k, count, *static_cast<const Op*>(op));
-}
-#endif
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__aarch64__))
 // How a line is stored past the caches, and by AVX-512 into them, too. Those for x86-64 are inlined where their target
 // is: in the functions below, not in the loop that these inline.
 #if defined(__x86_64__)
 struct lines_avx512 {
-    [[gnu::target("avx512f")]] static void copy(void* to, const void* from) { copy_line_avx512(to, from); }
-    [[gnu::target("avx512f")]] static void stream(void* to, const void* from) { stream_line_avx512(to, from); }
+    [[gnu::target("avx512f")]] static void copy(void* to, const void* from) { move_line_avx512<false>(to, from); }
+    [[gnu::target("avx512f")]] static void stream(void* to, const void* from) { move_line_avx512<true>(to, from); }
 };
 struct lines_avx2 {
     [[gnu::target("avx2")]] static void stream(void* to, const void* from) { stream_line_avx2(to, from); }
@@ -171,27 +223,6 @@ template <past_caches past, class Lines, class T, class Op>
     }
     loops::run_twice(out, second, x, i, count, by);
 }
-#if defined(__x86_64__)
-template <past_caches past, class T, class Op>
-#if defined(__clang__)
-[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]]
-#else
-[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")]]
-#endif
-void fold_lines_avx512(void* dst, void* also, const operand* x, std::size_t count, const void* op) {
-    fold_twice_by_lines<past, lines_avx512, T, Op>(dst, also, x, count, op);
-}
-template <past_caches past, class T, class Op>
-[[gnu::target("avx2")]] void fold_lines_avx2(
-    void* dst, void* also, const operand* x, std::size_t count, const void* op) {
-    fold_twice_by_lines<past, lines_avx2, T, Op>(dst, also, x, count, op);
-}
-#else
-template <past_caches past, class T, class Op>
-void fold_lines_neon(void* dst, void* also, const operand* x, std::size_t count, const void* op) {
-    fold_twice_by_lines<past, lines_neon, T, Op>(dst, also, x, count, op);
-}
-#endif
 #endif
 
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
@@ -210,9 +241,10 @@ fold_function fold_for_processor() {
     constexpr bool same_bits = true;
 #endif
     if constexpr (folds_in_float<T, Op> && same_bits)
-        if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) return &fold_avx512<T, Op>;
+        if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
+            return &compiled_for<&fold_any<T, Op>>::avx512;
 #if !defined(__AVX2__)
-    if (__builtin_cpu_supports("avx2")) return &fold_avx2<T, Op>;
+    if (__builtin_cpu_supports("avx2")) return &compiled_for<&fold_any<T, Op>>::avx2;
 #endif
 #endif
     return &fold_baseline<T, Op>;
@@ -236,7 +268,10 @@ bool fold_twice_entry(void* dst, void* also, past_caches past, const operand* x,
 #if defined(__x86_64__)
         const bool is_512 = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"),
                    has_lines = is_512 || __builtin_cpu_supports("avx2");
-        if (is_512 && plain) return fold_lines_avx512<past_caches::none, T, Op>(dst, also, x, count, op), true;
+        if (is_512 && plain)
+            return compiled_for<&fold_twice_by_lines<past_caches::none, lines_avx512, T, Op>>::avx512(
+                       dst, also, x, count, op),
+                   true;
 #else
         constexpr bool has_lines = true;
 #endif
@@ -244,11 +279,14 @@ bool fold_twice_entry(void* dst, void* also, past_caches past, const operand* x,
             constexpr past_caches known = decltype(how)::value;
             if (!has_lines || !streams || past != known) return false;
 #if defined(__x86_64__)
-            if (!is_512) return fold_lines_avx2<known, T, Op>(dst, also, x, count, op), true;
-            return fold_lines_avx512<known, T, Op>(dst, also, x, count, op), true;
+            if (!is_512)
+                compiled_for<&fold_twice_by_lines<known, lines_avx2, T, Op>>::avx2(dst, also, x, count, op);
+            else
+                compiled_for<&fold_twice_by_lines<known, lines_avx512, T, Op>>::avx512(dst, also, x, count, op);
 #else
-            return fold_lines_neon<known, T, Op>(dst, also, x, count, op), true;
+            compiled_for<&fold_twice_by_lines<known, lines_neon, T, Op>>::baseline(dst, also, x, count, op);
 #endif
+            return true;
         };
         if (!plain && (by(std::integral_constant<past_caches, past_caches::second>{}) ||
                           by(std::integral_constant<past_caches, past_caches::both>{}) ||
@@ -257,10 +295,10 @@ bool fold_twice_entry(void* dst, void* also, past_caches past, const operand* x,
     }
     if (!plain) return false;
 #if defined(__x86_64__) && !defined(__AVX2__)
-    if (__builtin_cpu_supports("avx2")) return fold_twice_avx2<T, Op>(dst, also, x, count, op), true;
+    if (__builtin_cpu_supports("avx2")) return compiled_for<&fold_twice<T, Op>>::avx2(dst, also, x, count, op), true;
 #endif
 #endif
-    if (plain) fold_twice_baseline<T, Op>(dst, also, x, count, op);
+    if (plain) compiled_for<&fold_twice<T, Op>>::baseline(dst, also, x, count, op);
     return plain;
 }
 

@@ -8,13 +8,10 @@
 // fold.hpp compiles them for several processors and chooses one.
 #pragma once
 
-#include <colls/config.hpp>
 #include <colls/detail/support/copy.hpp>
 #include <colls/operators.hpp>
 
-#include <concepts>
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <type_traits>
 

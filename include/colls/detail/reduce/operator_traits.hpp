@@ -42,6 +42,33 @@ constexpr bool is_nan(const T& x) {
         return false;
 }
 
+/// Op on whether values are other than 0. (By bits: && would be a branch.)
+template <class Op>
+struct of_truth {
+    static constexpr bool commutative = true, pure = true;
+    template <class T>
+        requires requires(const T& a) { static_cast<T>(static_cast<bool>(a)); }
+    constexpr T operator()(const T& a, const T& b) const {
+        return static_cast<T>(Op{}(static_cast<bool>(a), static_cast<bool>(b)));
+    }
+};
+
+/// What minloc (maxloc: greatest) takes of two {value, index}; a NaN comes before any number.
+template <bool greatest>
+struct extreme_with_index {
+    static constexpr bool commutative = true;
+    template <class T>
+        requires requires(const T& a, const T& b) {
+            a.value < b.value;
+            a.index < b.index;
+        }
+    constexpr T operator()(const T& a, const T& b) const {
+        const bool a_nan = is_nan(a.value), b_nan = is_nan(b.value), less = a.value < b.value, more = b.value < a.value;
+        const bool before = a_nan ? !b_nan : greatest ? more : less, after = b_nan ? !a_nan : greatest ? less : more;
+        return before || (!after && a.index < b.index) ? a : b;
+    }
+};
+
 /// True where the text holds `name` as the template's name in namespace std (an inline namespace between is allowed).
 constexpr bool names_std_template(const char* text, const char* name) {
     for (; *text != '\0'; ++text) {

@@ -94,12 +94,6 @@ struct small_float {
     constexpr small_float& operator-=(small_float b) { return *this = *this - b; }
     constexpr small_float& operator*=(small_float b) { return *this = *this * b; }
     constexpr small_float& operator/=(small_float b) { return *this = *this / b; }
-
-    friend constexpr bool operator==(small_float a, small_float b) { return float(a) == float(b); }
-    friend constexpr bool operator<(small_float a, small_float b) { return float(a) < float(b); }
-    friend constexpr bool operator>(small_float a, small_float b) { return float(a) > float(b); }
-    friend constexpr bool operator<=(small_float a, small_float b) { return float(a) <= float(b); }
-    friend constexpr bool operator>=(small_float a, small_float b) { return float(a) >= float(b); }
 };
 
 template <class T>

@@ -5,7 +5,6 @@
 
 #include <colls/any_schedule.hpp>
 #include <colls/blocks.hpp>
-#include <colls/detail/support/hash.hpp>
 #include <colls/detail/support/list.hpp>
 
 #include <cstddef>
@@ -95,19 +94,8 @@ struct candidates {
     int count = 0;
 };
 
-/// The schedules of the known families for one collective, made at the first call.
-template <collective C>
-[[gnu::cold]] candidates candidates_for();
-
-/// That function, of a collective that is known at run time. A template, so that programs that do not call it do not
-/// compile the candidates of all collectives.
-template <int count = collective_count>
-auto list_of_candidates(collective what) -> candidates (*)() {
-    return [what]<int... C>(std::integer_sequence<int, C...>) {
-        static constexpr candidates (*all[])() = {&candidates_for<static_cast<collective>(C)>...};
-        return all[static_cast<int>(what)];
-    }(std::make_integer_sequence<int, count>{});
-}
+/// The schedules of the known families for a collective, made at the first call of it.
+candidates all_candidates_of(collective what);
 
 struct chooser {
     const any_schedule* given = nullptr;    ///< null: one of the candidates

@@ -62,21 +62,19 @@ void move_lines_sse2(char* dst, const char* src, std::size_t lines) {
     }
 }
 // Always inlined: g++ inlines no other function into one of another optimisation level, as the folds are.
-[[gnu::always_inline, gnu::target("avx512f")]] inline void stream_line_avx512(void* dst, const void* src) {
+template <bool streamed>
+[[gnu::always_inline, gnu::target("avx512f")]] inline void move_line_avx512(void* dst, const void* src) {
     using V = long long __attribute__((vector_size(64)));
     V v;
     std::memcpy(&v, src, 64);
+    if constexpr (!streamed)
+        *static_cast<V*>(dst) = v;
+    else
 #if defined(__clang__)
-    __builtin_nontemporal_store(v, static_cast<V*>(dst));
+        __builtin_nontemporal_store(v, static_cast<V*>(dst));
 #else
-    __builtin_ia32_movntdq512(static_cast<V*>(dst), v);
+        __builtin_ia32_movntdq512(static_cast<V*>(dst), v);
 #endif
-}
-[[gnu::always_inline, gnu::target("avx512f")]] inline void copy_line_avx512(void* dst, const void* src) {
-    using V = long long __attribute__((vector_size(64)));
-    V v;
-    std::memcpy(&v, src, 64);
-    *static_cast<V*>(dst) = v;
 }
 [[gnu::always_inline, gnu::target("avx2")]] inline void stream_line_avx2(void* dst, const void* src) {
     using V = long long __attribute__((vector_size(32)));
@@ -89,12 +87,9 @@ void move_lines_sse2(char* dst, const char* src, std::size_t lines) {
         __builtin_ia32_movntdq256(static_cast<V*>(dst) + h, v[h]);
 #endif
 }
-[[gnu::target("avx512f")]] inline void stream_lines_avx512(char* dst, const char* src, std::size_t lines) {
-    for (; lines != 0; --lines, dst += 64, src += 64) stream_line_avx512(dst, src);
-}
-// Likewise with plain stores, `dst` at a line.
-[[gnu::target("avx512f")]] inline void copy_lines_avx512(char* dst, const char* src, std::size_t lines) {
-    for (; lines != 0; --lines, dst += 64, src += 64) copy_line_avx512(dst, src);
+template <bool streamed>
+[[gnu::target("avx512f")]] void move_lines_avx512(char* dst, const char* src, std::size_t lines) {
+    for (; lines != 0; --lines, dst += 64, src += 64) move_line_avx512<streamed>(dst, src);
 }
 #endif
 
@@ -130,7 +125,8 @@ inline void copy_bytes(void* dst, const void* src, std::size_t size) {
 #if defined(__x86_64__) && defined(__GNUC__)
     if (streams && is_slow_for_memcpy(dst, src, size))
         return copy_by_lines(dst, src, size, [](char* d, const char* s, std::size_t lines) {
-            __builtin_cpu_supports("avx512f") ? copy_lines_avx512(d, s, lines) : move_lines_sse2<false>(d, s, lines);
+            __builtin_cpu_supports("avx512f") ? move_lines_avx512<false>(d, s, lines)
+                                              : move_lines_sse2<false>(d, s, lines);
         });
 #endif
     if (size != 0) std::memcpy(dst, src, size);
@@ -145,7 +141,7 @@ inline void stream_bytes_unfenced(void* dst, const void* src, std::size_t size) 
 #if defined(__aarch64__)
         stream_lines_neon(d, s, lines);
 #else
-        __builtin_cpu_supports("avx512f") ? stream_lines_avx512(d, s, lines) : move_lines_sse2<true>(d, s, lines);
+        __builtin_cpu_supports("avx512f") ? move_lines_avx512<true>(d, s, lines) : move_lines_sse2<true>(d, s, lines);
 #endif
     });
 #endif

@@ -8,7 +8,7 @@ namespace colls::inline v1::detail {
 
 /// Runs `loop`, a function that is always inlined, as compiled for AVX2 where the processor has it. (The folds, which
 /// also need AVX-512 and an optimisation level of their own, and loops of special instructions choose for themselves:
-/// fold.hpp, half_rows.hpp, copy.hpp.)
+/// fold.hpp, copy.hpp.)
 template <auto loop>
 struct for_processor;
 template <class R, class... A, R (*loop)(A...)>

@@ -43,7 +43,7 @@ inline const hashed_name* kept_name(std::string_view text) {
 }
 /// The schedule of a family for a collective; null: there is none.
 inline const candidate* named_candidate(collective what, std::string_view name) {
-    const candidates all = list_of_candidates(what)();
+    const candidates all = all_candidates_of(what);
     for (int i = 0; i < all.count; ++i)
         if (all.first[i].name == name) return &all.first[i];
     return nullptr;
@@ -230,7 +230,7 @@ private:
         if (const candidate* const c = named_candidate(q_.c.what, how_.schedule)) return *c;
         error_text text;
         text << "there is no schedule named " << how_.schedule << " for it; the names are";
-        const candidates all = list_of_candidates(q_.c.what)();
+        const candidates all = all_candidates_of(q_.c.what);
         for (int i = 0; i < all.count; ++i) text << (i > 0 ? ", " : " ") << all.first[i].name;
         refuse(text);
     }

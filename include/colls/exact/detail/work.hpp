@@ -32,13 +32,13 @@ class exact_call_scope {
 public:
     exact_call_scope(communicator& comm, collective what, std::size_t count, int root = 0)
         : rank_(comm.handle()),
-          whole_{.name = name_of(what),
-              .what = what,
-              .count = count,
-              .type = name_of_type<T>.text,
-              .op = name_of_type<exact_t>.text,
-              .root = root,
-              .hash = hash_mix(hash_mix(name_of_type<T>.hash, count),
+          whole_{{.name = name_of(what),
+                     .what = what,
+                     .count = count,
+                     .type = name_of_type<T>.text,
+                     .op = name_of_type<exact_t>.text,
+                     .root = root},
+              hash_mix(hash_mix(name_of_type<T>.hash, count),
                   hash_mix(name_of_type<exact_t>.hash, static_cast<std::uint64_t>(root)))},
           before_(rank_.by->set_composite(*rank_.self, &whole_)) {}
     ~exact_call_scope() { rank_.by->set_composite(*rank_.self, before_); }

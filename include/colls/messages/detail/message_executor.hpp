@@ -14,8 +14,8 @@
 // in which they were started, each only when the one before has posted all: the order extends over operations.
 #pragma once
 
+#include <colls/detail/execute/copy_policy.hpp>
 #include <colls/detail/execute/executor.hpp>
-#include <colls/detail/execute/message_policy.hpp>
 #include <colls/detail/support/copy.hpp>
 #include <colls/detail/transport/vocabulary.hpp>
 #include <colls/messages/detail/message_lowering.hpp>
@@ -207,7 +207,7 @@ private:
     static const any_schedule& count_schedule() {
         static const any_schedule by_tree = [] {
             const auto s = schedule_of<collective::broadcast>(tree<2>{});
-            return any_schedule(s, proven_table_of<std::remove_const_t<decltype(s)>>, "tree");
+            return any_schedule(s, table_of<std::remove_const_t<decltype(s)>, true>, "tree");
         }();
         return by_tree;
     }

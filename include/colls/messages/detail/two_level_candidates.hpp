@@ -25,7 +25,7 @@ void add_hierarchical(std::vector<candidate>& to, int ranks_per_host) {
         const auto s = colls::schedule_of<C>(family{.node = ranks_per_host});
         const std::string_view name = written_name<family>();
         to.push_back({.name = name,
-            .schedule = any_schedule(s, proven_table_of<std::remove_const_t<decltype(s)>>, name),
+            .schedule = any_schedule(s, table_of<std::remove_const_t<decltype(s)>, true>, name),
             .period = rooted(C) || is_scan(C) ? 0 : ranks_per_host});
     }
 }
@@ -37,7 +37,7 @@ void add_host_hierarchies(std::vector<candidate>& to, host_map hosts, int root) 
         const auto add = [&](int lanes, std::string_view name) {
             const auto s = colls::schedule_of<C>(family{.hosts = hosts, .lanes = lanes, .root = root});
             to.push_back(
-                {.name = name, .schedule = any_schedule(s, proven_table_of<std::remove_const_t<decltype(s)>>, name)});
+                {.name = name, .schedule = any_schedule(s, table_of<std::remove_const_t<decltype(s)>, true>, name)});
         };
         add(0, written_name<family>());
         static const std::string& leaders = *new std::string(std::string(written_name<family>()) + ", 1 lane");

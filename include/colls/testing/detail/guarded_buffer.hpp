@@ -5,6 +5,7 @@
 
 #include <colls/any_schedule.hpp>
 #include <colls/communicator.hpp>
+#include <colls/detail/support/hash.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -7,7 +7,7 @@
 // IWYU pragma: private, include <colls/schedules/host_hierarchy.hpp>
 #pragma once
 
-#include <colls/detail/derive/embed.hpp>
+#include <colls/detail/derive/part.hpp>
 #include <colls/extend/host_map.hpp>
 #include <colls/schedule.hpp>
 

@@ -4,7 +4,6 @@
 // IWYU pragma: private, include <colls/schedules/hierarchical.hpp>
 #pragma once
 
-#include <colls/detail/derive/embed.hpp>
 #include <colls/detail/derive/part.hpp>
 #include <colls/schedule.hpp>
 

@@ -9,7 +9,6 @@
 #include <atomic>
 #include <memory>
 #include <new>
-#include <utility>
 
 namespace colls::inline v1::threads {
 
