@@ -14,6 +14,7 @@
 #include <sys/user.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -357,20 +358,27 @@ TEST_CASE("join: an endpoint joins groups one after the other, and uses no more 
 #if defined(__x86_64__)
 namespace {
 
-/// A join of n processes of which `victim` is killed at its system call number `at` within join (0: it lives). Returns
-/// the number of such calls.
-int run_killed(const shape& s, int n, int victim, int at, const std::function<void(const processes&)>& judge) {
+/// A join of n processes of which `victim` is killed at its system call number `at` within join (0: it lives), or is
+/// stopped there until the others have ended, where there is a time (in seconds) for which they wait. Returns the
+/// number of such calls.
+int run_killed(const shape& s, int n, int victim, int at, const std::function<void(const processes&)>& judge,
+    double stopped_for = 0) {
     int calls = 0;
-    processes all(n, s, [&](process& p) {
-        if (p.number == victim) {
-            ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
-            raise(SIGSTOP);
-            syscall(SYS_getpgid, 0);  // seen by the tracer: join begins
-        }
-        colls::communicator comm = colls::join(p.own, "a", p.list(numbers_to(n)));
-        if (p.number == victim) syscall(SYS_getpgid, 0);  // and it has ended
-        check_group(comm, numbers_to(n), p.number);
-    });
+    const bool stops = stopped_for > 0;
+    processes all(
+        n, s,
+        [&](process& p) {
+            if (p.number == victim) {
+                ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
+                raise(SIGSTOP);
+                syscall(SYS_getpgid, 0);  // seen by the tracer: join begins
+            }
+            colls::communicator comm = colls::join(p.own, "a", p.list(numbers_to(n)), {.timeout = stopped_for});
+            if (p.number == victim) syscall(SYS_getpgid, 0);  // and it has ended
+            if (stops) comm.set_timeout(std::chrono::duration<double>(stopped_for));
+            check_group(comm, numbers_to(n), p.number);
+        },
+        stops ? "1000" : "30");
     const pid_t traced = all.pids[static_cast<std::size_t>(victim)];
     int status = 0, marks = 0;
     waitpid(traced, &status, 0);
@@ -387,8 +395,22 @@ int run_killed(const shape& s, int n, int victim, int at, const std::function<vo
         ptrace(PTRACE_GETREGS, traced, nullptr, &now);
         if (now.orig_rax == SYS_getpgid)
             ++marks;
-        else if (marks == 1 && ++calls == at)
+        else if (marks == 1 && ++calls == at && !stops)
             kill(traced, SIGKILL);
+        else if (calls == at && stops && marks == 1)
+            break;  // it is stopped as long as it is not told to go on
+    }
+    if (stops && marks == 1) {
+        const double until = colls::detail::seconds_now() + 60;
+        const auto others_run = [&] {
+            int running = 0;
+            for (int i = 0; i < n; ++i) running += i != victim && all.of(i).done == 0;
+            return running > 0;
+        };
+        while (others_run() && colls::detail::seconds_now() < until) usleep(1000);
+        if (others_run())
+            for (const pid_t p : all.pids) kill(p, SIGKILL);
+        kill(traced, SIGKILL);
     }
     if (marks == 2) ptrace(PTRACE_DETACH, traced, nullptr, nullptr);
     all.wait();
@@ -426,5 +448,31 @@ TEST_CASE("join: a process that dies at any of its system calls is named in the 
                 if (made < at) break;  // it waited less often this time
             }
         }
+}
+
+TEST_CASE(
+    "join: a process that is stopped at any of its system calls keeps the others no longer than they want to wait",
+    "[elastic]") {
+    const int n = 3;
+    for (const shape& s : {shapes[2], shapes[0], shapes[1]}) {
+        for (const int victim : {n - 1, 0}) {
+            const int calls = run_killed(s, n, victim, 0, [&](const processes&) {});
+            REQUIRE(calls > 10);
+            const int first = support::long_run ? 1 : calls / 2, every = support::long_run ? 1 : calls / 10 + 1;
+            for (int at = first; at <= calls; at += every)
+                run_killed(
+                    s, n, victim, at,
+                    [&](const processes& all) {
+                        for (int i = 0; i < n; ++i) {
+                            if (i == victim || all.of(victim).done) continue;
+                            INFO(s.name << ", process " << victim << " stopped at call " << at << " of " << calls
+                                        << ": " << all.text(i));
+                            CHECK((all.of(i).code == of(errc::timeout) || all.of(i).code == of(errc::peer_failed)));
+                        }
+                    },
+                    0.25);
+            if (!support::long_run) return;
+        }
+    }
 }
 #endif

@@ -49,8 +49,8 @@ namespace detail {
     }
     auto network = hosts::inter_node_transport_for(env, m.rank, sites[static_cast<std::size_t>(m.rank)].at);
     m.line.meet(env.timeout);  // the ranks of other hosts hear that this one's have no memory
-    return hosts::group_of_all(
-        std::move(m.listening), std::move(sites), m.group, m.rank, cores, std::move(memory), std::move(network));
+    return hosts::group_of_all(std::move(m.listening), std::move(sites), m.group, m.rank, cores, std::move(memory),
+        std::move(network), env.timeout);
 }
 
 /// The group of those that have met, of which `source` said that they belong together.
