@@ -121,12 +121,13 @@ public:
         rank_context& from, std::uint64_t place, int rank, const list<int>& members) override {
         // A group that is broken is shrunk: what breaks in it does not concern the new one.
         const bool whole = from.memory.poison().state.load(std::memory_order_relaxed) == 0;
-        const group_to_form f(
-            {place, rank, {members.data(), members.size()}, from.crowded}, whole ? &from : nullptr, from.env.timeout);
+        const group_to_form f({place, rank, {members.data(), members.size()}, from.crowded}, whole ? &from : nullptr,
+            from.env.timeout, !whole);
         std::unique_ptr<rank_context> self = context(group_->join(f), rank, f.size());
         self->layout.two_levels = from.layout.two_levels;
         self->hook = from.hook;
         self->env.timeout = from.env.timeout;
+        if (const auto& x = f.failed()) break_group(*self, x->code(), x->peer(), none, x->what());
         return self;
     }
 
