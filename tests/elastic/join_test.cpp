@@ -1,6 +1,7 @@
 // Endpoints, and groups from lists of their handles: join.
 #include "catch.hpp"
 
+#include "followed.hpp"
 #include "gathered.hpp"
 #include "support/random.hpp"
 #include "support/says.hpp"
@@ -8,10 +9,7 @@
 #include <colls/elastic/detail/call_at.hpp>
 #include <colls/elastic/detail/join.hpp>
 
-#include <sys/ptrace.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/user.h>
 
 #include <algorithm>
 #include <chrono>
@@ -363,59 +361,22 @@ namespace {
 /// number of such calls.
 int run_killed(const shape& s, int n, int victim, int at, const std::function<void(const processes&)>& judge,
     double stopped_for = 0) {
-    int calls = 0;
     const bool stops = stopped_for > 0;
     processes all(
         n, s,
         [&](process& p) {
-            if (p.number == victim) {
-                ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
-                raise(SIGSTOP);
-                syscall(SYS_getpgid, 0);  // seen by the tracer: join begins
-            }
+            if (p.number == victim) be_followed();
             colls::communicator comm = colls::join(p.own, "a", p.list(numbers_to(n)), {.timeout = stopped_for});
-            if (p.number == victim) syscall(SYS_getpgid, 0);  // and it has ended
+            if (p.number == victim) mark();
             if (stops) comm.set_timeout(std::chrono::duration<double>(stopped_for));
             check_group(comm, numbers_to(n), p.number);
         },
         stops ? "1000" : "30");
-    const pid_t traced = all.pids[static_cast<std::size_t>(victim)];
-    int status = 0, marks = 0;
-    waitpid(traced, &status, 0);
-    ptrace(PTRACE_SETOPTIONS, traced, nullptr, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL);
-    bool entry = false;
-    for (int signal = 0; marks < 2;) {
-        ptrace(PTRACE_SYSCALL, traced, nullptr, signal);
-        if (waitpid(traced, &status, 0) != traced || !WIFSTOPPED(status)) break;
-        signal = WSTOPSIG(status) == (SIGTRAP | 0x80) ? 0 : WSTOPSIG(status);
-        if (signal != 0) continue;
-        entry = !entry;
-        if (!entry) continue;
-        user_regs_struct now{};
-        ptrace(PTRACE_GETREGS, traced, nullptr, &now);
-        if (now.orig_rax == SYS_getpgid)
-            ++marks;
-        else if (marks == 1 && ++calls == at && !stops)
-            kill(traced, SIGKILL);
-        else if (calls == at && stops && marks == 1)
-            break;  // it is stopped as long as it is not told to go on
-    }
-    if (stops && marks == 1) {
-        const double until = colls::detail::seconds_now() + 60;
-        const auto others_run = [&] {
-            int running = 0;
-            for (int i = 0; i < n; ++i) running += i != victim && all.of(i).done == 0;
-            return running > 0;
-        };
-        while (others_run() && colls::detail::seconds_now() < until) usleep(1000);
-        if (others_run())
-            for (const pid_t p : all.pids) kill(p, SIGKILL);
-        kill(traced, SIGKILL);
-    }
-    if (marks == 2) ptrace(PTRACE_DETACH, traced, nullptr, nullptr);
+    const followed seen = follow(all.pids[static_cast<std::size_t>(victim)], at, stops);
+    if (seen.is_stopped) all.end_with_others(victim);
     all.wait();
     judge(all);
-    return calls;
+    return seen.calls;
 }
 
 }  // namespace
@@ -441,8 +402,11 @@ TEST_CASE("join: a process that dies at any of its system calls is named in the 
                                     << all.text(i));
                         CHECK(all.of(i).done == 1);
                         CHECK(all.of(i).code == of(errc::peer_failed));
+                        // Or the first process, which has heard it first, and has ended with its error.
                         CHECK((says(all.of(i).text, "position " + std::to_string(victim)) ||
-                               says(all.of(i).text, "rank " + std::to_string(victim))));
+                               says(all.of(i).text, "rank " + std::to_string(victim)) ||
+                               (i != 0 && says(all.of(i).text, "position 0") &&
+                                   says(all.of(i).text, "is not there any more"))));
                     }
                 });
                 if (made < at) break;  // it waited less often this time
