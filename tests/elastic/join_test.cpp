@@ -247,6 +247,92 @@ TEST_CASE("join: the error at the deadline says that a process with another toke
     }
 }
 
+TEST_CASE(
+    "join: a handle at whose address somebody else listens is named at once, as where containers have one address",
+    "[elastic]") {
+    using namespace colls::detail;
+    processes all(2, shapes[1], [&](process& p) {
+        if (p.number == 1) {  // answers for itself alone
+            const double until = seconds_now() + 60;
+            while (p.all.step[0] == 0 && seconds_now() < until) p.own.opened().serve(), usleep(200);
+            return;
+        }
+        const char* why = "";
+        const auto refused_at = [&](const char* uuid, const std::vector<std::string>& list, int position,
+                                    const char* says_that) {
+            try {
+                colls::join(p.own, uuid, list);
+            } catch (const colls::error& x) {
+                const std::string lacking = lacks(
+                    x.what(), {("position " + std::to_string(position)).c_str(), "not there any more", says_that});
+                expect(lacking.empty() && x.code() == errc::peer_failed && x.peer() == position, x.what());
+                return;
+            }
+            expect(false, "it has joined");
+        };
+        auto other = *endpoints::parse_handle(p.handle(1), why);
+        other.name[3] ^= std::byte{1};
+        refused_at("a", {p.handle(0), other.text()}, 1, "another endpoint listens at");
+        refused_at("b", {other.text(), p.handle(0)}, 0, "another endpoint listens at");
+        other.host ^= 1;
+        refused_at("c", {p.handle(0), other.text()}, 1, "another endpoint listens at");
+        p.all.step[0] = 1;
+        // And one that speaks first, as another program may.
+        const descriptor listening = listen_on_loopback();
+        other.at = {local_address(listening.get())};
+        std::atomic<bool> over = false;
+        std::thread program([&] {
+            std::vector<descriptor> guests;
+            for (; !over; usleep(200))
+                if (descriptor guest = accept_from(listening.get())) {
+                    const std::string text = "SSH-2.0-OpenSSH_9.2 and what else such a program says to those that come";
+                    send_all(guest.get(), text.data(), text.size(), seconds_now() + 5);
+                    guests.push_back(std::move(guest));
+                }
+        });
+        refused_at("d", {p.handle(0), other.text()}, 1, "another program listens at");
+        over = true;
+        program.join();
+    });
+    all.end_with_others();
+    all.wait();
+    for (int i = 0; i < 2; ++i) {
+        INFO(all.text(i));
+        CHECK(all.of(i).done == 1);
+        CHECK(all.of(i).code == 0);
+    }
+}
+
+TEST_CASE(
+    "join: a process of another version is refused with both versions, and keeps nobody from joining", "[elastic]") {
+    processes all(2, shapes[0], [&](process& p) {
+        using namespace colls::detail;
+        if (p.number == 1) {
+            const char* why = "";
+            const auto to = endpoints::parse_handle(p.handle(0), why);
+            endpoints::knock k{.library = rendezvous::library_version + 100,
+                .group = endpoints::number_of_group("a"),
+                .position = 1,
+                .size = 2};
+            p.handle(1).copy(k.own, sizeof k.own - 1);
+            endpoints::call_at call(*to, k, "");
+            std::optional<rendezvous::reply> a;
+            while (!a && !call.over()) a = call.step(), usleep(100);
+            expect(a && a->what == rendezvous::verdict::version_skew, a ? a->text : call.why().c_str());
+            expect(endpoints::code_of(*a) == errc::mismatch, "the code");
+            expect(says(a->text, "it uses colls ") && says(a->text, " uses colls "), a->text);
+        }
+        colls::communicator comm = colls::join(p.own, "a", p.list({0, 1}));
+        check_group(comm, {0, 1}, p.number);
+    });
+    all.end_with_others();
+    all.wait();
+    for (int i = 0; i < 2; ++i) {
+        INFO(all.text(i));
+        CHECK(all.of(i).code == 0);
+    }
+}
+
 TEST_CASE("join: strangers at the endpoint, and a second process with one handle, are refused", "[elastic]") {
     processes all(3, shapes[0], [&](process& p) {
         using namespace colls::detail;

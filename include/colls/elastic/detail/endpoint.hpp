@@ -197,7 +197,9 @@ private:
         return false;
     }
     bool refuse(silent& s, detail::rendezvous::verdict what, const detail::error_text& why) {
-        detail::rendezvous::reply a = detail::endpoints::refusal(errc::peer_failed, none, why.text());
+        const bool skew = what == detail::rendezvous::verdict::version_skew;
+        detail::rendezvous::reply a =
+            detail::endpoints::refusal(skew ? errc::mismatch : errc::peer_failed, none, why.text());
         a.what = what;
         s.line.send(a, token);
         shutdown(s.line.fd(), SHUT_WR);
