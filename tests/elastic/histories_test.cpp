@@ -467,7 +467,7 @@ private:
 TEST_CASE("histories: members that are killed, stopped, woken, leave and come again see one sequence of epochs",
     "[elastic]") {
     const std::uint64_t seed = support::setting("COLLS_TEST_SEED", 1);
-    const std::uint64_t epochs = support::setting("COLLS_TEST_CASES", support::long_run ? 1000 : 24);
+    const std::uint64_t epochs = support::setting("COLLS_TEST_CASES", support::long_run ? 1000 : 16);
     const int stops = support::long_run ? 40 : 1;
     const support::remains before;
     for (const shape& s : shapes) {
