@@ -1,7 +1,7 @@
 // Training whose workers come and go: some are killed, some stopped until the others have left them out, and woken, new
 // ones are started, all at random. Workers share each batch, however many they are; they meet after each step
-// (elastic::member), and newcomers get the weights from one that has them. A folder is the door: of each process it says
-// where it is reached. At the end the network is as good as one that a single process has trained.
+// (elastic::member), and newcomers get the weights from one that has them. A folder is the door: of each process it
+// says where it is reached. At the end the network is as good as one that a single process has trained.
 //
 // ranks: 0 3 0
 // Run: changing_workers [--seconds 60] [--ranks 6] [--transport tcp] [--plot FILE]
@@ -84,9 +84,7 @@ board& shared_board() {
     }();
     return *b;
 }
-double since(stopwatch::time_point begin) {
-    return std::chrono::duration<double>(stopwatch::now() - begin).count();
-}
+double since(stopwatch::time_point begin) { return std::chrono::duration<double>(stopwatch::now() - begin).count(); }
 
 /// The network after a number of steps, and as it was one step before.
 class trainee {
@@ -446,16 +444,15 @@ int main(int argc, char** argv) {
                 if (e.worker == w.worker && e.at < w.at && (e.what == board::joined || e.what == board::left_out))
                     member = e.what == board::joined;
             if (!member) continue;
-            const auto noticed =
-                std::ranges::find_if(events, [&](auto& e) {
-                return (e.what == board::error || e.what == board::changed) && e.at > w.at;
-            });
+            const auto noticed = std::ranges::find_if(
+                events, [&](auto& e) { return (e.what == board::error || e.what == board::changed) && e.at > w.at; });
             if (noticed != events.end())
                 (w.what == "killed" ? kill_noticed : stop_noticed).push_back(noticed->at - w.at);
         }
         table t({"what", "times", "median", "99 %"});
         const auto row = [&](const char* what, const std::vector<double>& all) {
-            t.add(what, all.size(), shown(quantile(all, 0.5), unit::seconds), shown(quantile(all, 0.99), unit::seconds));
+            t.add(
+                what, all.size(), shown(quantile(all, 0.5), unit::seconds), shown(quantile(all, 0.99), unit::seconds));
         };
         row("a step", steps);
         row("a death: until it is noticed", kill_noticed);
@@ -476,7 +473,8 @@ int main(int argc, char** argv) {
         for (std::size_t i = 0; i < alone.weights().size(); ++i)
             apart = std::max(apart, std::abs(alone.weights()[i] - changed.weights()[i]));
         const double with = changed.accuracy(test), without = alone.accuracy(test);
-        fmt::print("{} steps: accuracy {:.2f} %, of one process that nothing interrupts {:.2f} %; weights differ by {:.1e}\n",
+        fmt::print(
+            "{} steps: accuracy {:.2f} %, of one process that nothing interrupts {:.2f} %; weights differ by {:.1e}\n",
             made, 100 * with, 100 * without, apart);
         if (!plot_file.empty()) plots({members, pace}).write(plot_file);
 

@@ -8,6 +8,7 @@
 #include <colls/elastic.hpp>
 #include <colls/operators.hpp>
 
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -132,6 +133,25 @@ public:
     void wait() {
         for (const pid_t p : pids) waitpid(p, nullptr, 0);
         pids.clear();
+    }
+    /// All end within a minute, or are killed. `stopped`: one that may be stopped, which is killed when the others have
+    /// ended.
+    void end_with_others(int stopped = -1) {
+        const auto one_runs = [&] {
+            for (int i = 0; i < static_cast<int>(pids.size()); ++i) {
+                siginfo_t info{};
+                if (i != stopped &&
+                    waitid(P_PID, static_cast<id_t>(pids[static_cast<std::size_t>(i)]), &info,
+                        WEXITED | WNOWAIT | WNOHANG) == 0 &&
+                    info.si_pid == 0)
+                    return true;
+            }
+            return false;
+        };
+        for (const double until = colls::detail::seconds_now() + 60;
+            one_runs() && colls::detail::seconds_now() < until;)
+            usleep(1000);
+        for (const pid_t p : pids) kill(p, SIGKILL);
     }
     const ending& of(int i) const { return all->ended[i]; }
     std::string text(int i) const {

@@ -1,6 +1,7 @@
 // Endpoints, and groups from lists of their handles: join.
 #include "catch.hpp"
 
+#include "followed.hpp"
 #include "gathered.hpp"
 #include "support/random.hpp"
 #include "support/says.hpp"
@@ -8,12 +9,10 @@
 #include <colls/elastic/detail/call_at.hpp>
 #include <colls/elastic/detail/join.hpp>
 
-#include <sys/ptrace.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/user.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -248,6 +247,92 @@ TEST_CASE("join: the error at the deadline says that a process with another toke
     }
 }
 
+TEST_CASE(
+    "join: a handle at whose address somebody else listens is named at once, as where containers have one address",
+    "[elastic]") {
+    using namespace colls::detail;
+    processes all(2, shapes[1], [&](process& p) {
+        if (p.number == 1) {  // answers for itself alone
+            const double until = seconds_now() + 60;
+            while (p.all.step[0] == 0 && seconds_now() < until) p.own.opened().serve(), usleep(200);
+            return;
+        }
+        const char* why = "";
+        const auto refused_at = [&](const char* uuid, const std::vector<std::string>& list, int position,
+                                    const char* says_that) {
+            try {
+                colls::join(p.own, uuid, list);
+            } catch (const colls::error& x) {
+                const std::string lacking = lacks(
+                    x.what(), {("position " + std::to_string(position)).c_str(), "not there any more", says_that});
+                expect(lacking.empty() && x.code() == errc::peer_failed && x.peer() == position, x.what());
+                return;
+            }
+            expect(false, "it has joined");
+        };
+        auto other = *endpoints::parse_handle(p.handle(1), why);
+        other.name[3] ^= std::byte{1};
+        refused_at("a", {p.handle(0), other.text()}, 1, "another endpoint listens at");
+        refused_at("b", {other.text(), p.handle(0)}, 0, "another endpoint listens at");
+        other.host ^= 1;
+        refused_at("c", {p.handle(0), other.text()}, 1, "another endpoint listens at");
+        p.all.step[0] = 1;
+        // And one that speaks first, as another program may.
+        const descriptor listening = listen_on_loopback();
+        other.at = {local_address(listening.get())};
+        std::atomic<bool> over = false;
+        std::thread program([&] {
+            std::vector<descriptor> guests;
+            for (; !over; usleep(200))
+                if (descriptor guest = accept_from(listening.get())) {
+                    const std::string text = "SSH-2.0-OpenSSH_9.2 and what else such a program says to those that come";
+                    send_all(guest.get(), text.data(), text.size(), seconds_now() + 5);
+                    guests.push_back(std::move(guest));
+                }
+        });
+        refused_at("d", {p.handle(0), other.text()}, 1, "another program listens at");
+        over = true;
+        program.join();
+    });
+    all.end_with_others();
+    all.wait();
+    for (int i = 0; i < 2; ++i) {
+        INFO(all.text(i));
+        CHECK(all.of(i).done == 1);
+        CHECK(all.of(i).code == 0);
+    }
+}
+
+TEST_CASE(
+    "join: a process of another version is refused with both versions, and keeps nobody from joining", "[elastic]") {
+    processes all(2, shapes[0], [&](process& p) {
+        using namespace colls::detail;
+        if (p.number == 1) {
+            const char* why = "";
+            const auto to = endpoints::parse_handle(p.handle(0), why);
+            endpoints::knock k{.library = rendezvous::library_version + 100,
+                .group = endpoints::number_of_group("a"),
+                .position = 1,
+                .size = 2};
+            p.handle(1).copy(k.own, sizeof k.own - 1);
+            endpoints::call_at call(*to, k, "");
+            std::optional<rendezvous::reply> a;
+            while (!a && !call.over()) a = call.step(), usleep(100);
+            expect(a && a->what == rendezvous::verdict::version_skew, a ? a->text : call.why().c_str());
+            expect(endpoints::code_of(*a) == errc::mismatch, "the code");
+            expect(says(a->text, "it uses colls ") && says(a->text, " uses colls "), a->text);
+        }
+        colls::communicator comm = colls::join(p.own, "a", p.list({0, 1}));
+        check_group(comm, {0, 1}, p.number);
+    });
+    all.end_with_others();
+    all.wait();
+    for (int i = 0; i < 2; ++i) {
+        INFO(all.text(i));
+        CHECK(all.of(i).code == 0);
+    }
+}
+
 TEST_CASE("join: strangers at the endpoint, and a second process with one handle, are refused", "[elastic]") {
     processes all(3, shapes[0], [&](process& p) {
         using namespace colls::detail;
@@ -357,43 +442,27 @@ TEST_CASE("join: an endpoint joins groups one after the other, and uses no more 
 #if defined(__x86_64__)
 namespace {
 
-/// A join of n processes of which `victim` is killed at its system call number `at` within join (0: it lives). Returns
-/// the number of such calls.
-int run_killed(const shape& s, int n, int victim, int at, const std::function<void(const processes&)>& judge) {
-    int calls = 0;
-    processes all(n, s, [&](process& p) {
-        if (p.number == victim) {
-            ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
-            raise(SIGSTOP);
-            syscall(SYS_getpgid, 0);  // seen by the tracer: join begins
-        }
-        colls::communicator comm = colls::join(p.own, "a", p.list(numbers_to(n)));
-        if (p.number == victim) syscall(SYS_getpgid, 0);  // and it has ended
-        check_group(comm, numbers_to(n), p.number);
-    });
-    const pid_t traced = all.pids[static_cast<std::size_t>(victim)];
-    int status = 0, marks = 0;
-    waitpid(traced, &status, 0);
-    ptrace(PTRACE_SETOPTIONS, traced, nullptr, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL);
-    bool entry = false;
-    for (int signal = 0; marks < 2;) {
-        ptrace(PTRACE_SYSCALL, traced, nullptr, signal);
-        if (waitpid(traced, &status, 0) != traced || !WIFSTOPPED(status)) break;
-        signal = WSTOPSIG(status) == (SIGTRAP | 0x80) ? 0 : WSTOPSIG(status);
-        if (signal != 0) continue;
-        entry = !entry;
-        if (!entry) continue;
-        user_regs_struct now{};
-        ptrace(PTRACE_GETREGS, traced, nullptr, &now);
-        if (now.orig_rax == SYS_getpgid)
-            ++marks;
-        else if (marks == 1 && ++calls == at)
-            kill(traced, SIGKILL);
-    }
-    if (marks == 2) ptrace(PTRACE_DETACH, traced, nullptr, nullptr);
+/// A join of n processes of which `victim` is killed at its system call number `at` within join (0: it lives), or is
+/// stopped there until the others have ended, where there is a time (in seconds) for which they wait. Returns the
+/// number of such calls.
+int run_killed(const shape& s, int n, int victim, int at, const std::function<void(const processes&)>& judge,
+    double stopped_for = 0) {
+    const bool stops = stopped_for > 0;
+    processes all(
+        n, s,
+        [&](process& p) {
+            if (p.number == victim) be_followed();
+            colls::communicator comm = colls::join(p.own, "a", p.list(numbers_to(n)), {.timeout = stopped_for});
+            if (p.number == victim) mark();
+            if (stops) comm.set_timeout(std::chrono::duration<double>(stopped_for));
+            check_group(comm, numbers_to(n), p.number);
+        },
+        stops ? "1000" : "30");
+    const followed seen = follow(all.pids[static_cast<std::size_t>(victim)], at, stops);
+    if (seen.is_stopped) all.end_with_others(victim);
     all.wait();
     judge(all);
-    return calls;
+    return seen.calls;
 }
 
 }  // namespace
@@ -419,12 +488,41 @@ TEST_CASE("join: a process that dies at any of its system calls is named in the 
                                     << all.text(i));
                         CHECK(all.of(i).done == 1);
                         CHECK(all.of(i).code == of(errc::peer_failed));
+                        // Or the first process, which has heard it first, and has ended with its error.
                         CHECK((says(all.of(i).text, "position " + std::to_string(victim)) ||
-                               says(all.of(i).text, "rank " + std::to_string(victim))));
+                               says(all.of(i).text, "rank " + std::to_string(victim)) ||
+                               (i != 0 && says(all.of(i).text, "position 0") &&
+                                   says(all.of(i).text, "is not there any more"))));
                     }
                 });
                 if (made < at) break;  // it waited less often this time
             }
         }
+}
+
+TEST_CASE(
+    "join: a process that is stopped at any of its system calls keeps the others no longer than they want to wait",
+    "[elastic]") {
+    const int n = 3;
+    for (const shape& s : {shapes[2], shapes[0], shapes[1]}) {
+        for (const int victim : {n - 1, 0}) {
+            const int calls = run_killed(s, n, victim, 0, [&](const processes&) {});
+            REQUIRE(calls > 10);
+            const int first = support::long_run ? 1 : calls / 2, every = support::long_run ? 1 : calls / 10 + 1;
+            for (int at = first; at <= calls; at += every)
+                run_killed(
+                    s, n, victim, at,
+                    [&](const processes& all) {
+                        for (int i = 0; i < n; ++i) {
+                            if (i == victim || all.of(victim).done) continue;
+                            INFO(s.name << ", process " << victim << " stopped at call " << at << " of " << calls
+                                        << ": " << all.text(i));
+                            CHECK((all.of(i).code == of(errc::timeout) || all.of(i).code == of(errc::peer_failed)));
+                        }
+                    },
+                    0.25);
+            if (!support::long_run) return;
+        }
+    }
 }
 #endif

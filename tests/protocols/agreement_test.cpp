@@ -163,6 +163,7 @@ enum class event : std::uint8_t {
     gives_up,  ///< its deadline passes
     ends,      ///< so does the second one
     dies,
+    stops,      ///< and does not wake; the others do not learn of it
     cut,        ///< the link of two ranks breaks
     partition,  ///< all links between some ranks and the others break
 };
@@ -316,7 +317,7 @@ private:
 
 /// How often each thing may happen in an execution.
 struct bounds {
-    std::uint8_t deaths = 0, cuts = 0;
+    std::uint8_t deaths = 0, stops = 0, cuts = 0;
     std::uint8_t again = 0;      ///< proposals that are repeated
     std::uint8_t deadlines = 0;  ///< that pass
     std::uint8_t gets = 0;       ///< lines that a rank reads together with the next one
@@ -349,9 +350,9 @@ struct world {
     std::uint32_t cut = 0;  // of each pair
     std::array<proposal, 24> proposals{};
     std::uint16_t chosen = 0, decided = 0;  // values
-    std::uint8_t dead = 0;
+    std::uint8_t dead = 0, stopped = 0;
     bounds left;
-    std::array<std::uint8_t, 5> unused{};  // to a multiple of 8 bytes
+    std::array<std::uint8_t, 3> unused{};  // to a multiple of 8 bytes
 };
 static_assert(std::has_unique_object_representations_v<world>);
 
@@ -429,7 +430,8 @@ public:
                 if (w.left.again > 0 && matters(w, q, event::waits)) f(choice{event::waits, q, q});
                 if (w.left.deadlines > 0 && matters(w, q, event::gives_up)) f(choice{event::gives_up, q, q});
             }
-            if (w.left.deaths > 0 && !is(w.dead | absent_, q)) f(choice{event::dies, q, q});
+            if (w.left.deaths > 0 && !is(w.dead | w.stopped | absent_, q)) f(choice{event::dies, q, q});
+            if (w.left.stops > 0 && runs(w, q)) f(choice{event::stops, q, q});
         }
         if (w.left.cuts == 0) return;
         for (int p = 0; p < n_; ++p)
@@ -456,6 +458,11 @@ public:
             case event::dies:
                 --w.left.deaths;
                 w.dead = static_cast<std::uint8_t>(w.dead | 1u << r);
+                w.states[at(r)] = 0;
+                return stop(w, r);
+            case event::stops:
+                --w.left.stops;
+                w.stopped = static_cast<std::uint8_t>(w.stopped | 1u << r);
                 w.states[at(r)] = 0;
                 return stop(w, r);
             case event::cut:
@@ -492,7 +499,7 @@ public:
     /// a majority goes on. `lost`: what was on its way from a dead rank, or over a cut link, does not arrive.
     void becomes_calm(world w, bool lost, std::vector<choice>& path) {
         mask left = 0;  // by a refusal: they are known to have left
-        mask going = all() & ~absent_ & ~w.dead;
+        mask going = all() & ~absent_ & ~w.dead & ~w.stopped;
         for (int r = 0; r < n_; ++r)
             if (is(going, r) && members_.at(w.states[at(r)]).is == outcome::refused) left |= 1u << r;
         going &= ~left;
@@ -529,7 +536,7 @@ public:
         };
         settle();
         // A proposer that has to pass another one's ballots needs a turn for each.
-        if (absent_ != 0) all_do(event::gives_up);
+        if (absent_ != 0 || w.stopped != 0) all_do(event::gives_up);
         for (int i = 0; i < 8; ++i) all_do(event::waits);
         if (expected) check_over(w, going);
         all_do(event::ends);
@@ -540,7 +547,7 @@ public:
     std::size_t count(outcome o) const { return counts_[static_cast<std::size_t>(o)]; }
     static std::string name_of(const choice& c) {
         static constexpr const char* names[] = {"begins", "hears", "gets", "learns of the end of", "waits", "gives up",
-            "ends", "dies", "is cut off from", "with 0: partition"};
+            "ends", "dies", "stops", "is cut off from", "with 0: partition"};
         std::string s = "rank " + std::to_string(c.rank) + " " + names[static_cast<std::size_t>(c.what)];
         if (c.what == event::hears || c.what == event::gets) s += " from";
         if (c.other != c.rank) s += " " + std::to_string(c.other);
@@ -739,7 +746,7 @@ void check_all(const scope& s) {
     INFO(s.ranks << " ranks, " << it.states() << " states");
     CHECK(found == "");
     CHECK(it.count(outcome::decided) > 0);
-    CHECK((it.count(outcome::excluded) > 0 || s.absent != 0 || s.most.deadlines == 0));
+    CHECK((it.count(outcome::excluded) > 0 || s.absent != 0 || s.most.deadlines == 0 || s.most.met));
     CHECK((it.count(outcome::refused) > 0 || 2 * s.most.deaths < s.ranks));
 }
 
@@ -759,6 +766,15 @@ TEST_CASE("agreement: three ranks agree in every order of lines, deaths, cut lin
 
 TEST_CASE("agreement: two ranks go on in every order where a third one does not come", "[shrink]") {
     for (const mask absent : {1u, 2u, 4u}) check_all({3, absent, {.deaths = 1, .cuts = 1, .again = 2, .deadlines = 2}});
+}
+
+TEST_CASE(
+    "agreement: the others go on in every order where one stops at any point, also the one that proposes", "[shrink]") {
+    std::vector<scope> scopes = {{3, 0, {.stops = 1, .again = 1, .deadlines = 2, .met = true}},
+        {4, 0, {.stops = 1, .deadlines = 1, .met = true}}};
+    if (!support::sanitized) scopes.push_back({3, 0, {.stops = 1, .again = 1, .deadlines = 1}});
+    if (support::long_run) scopes.push_back({4, 0, {.deaths = 1, .stops = 1, .again = 1, .deadlines = 1, .met = true}});
+    for (const scope& s : scopes) check_all(s);
 }
 
 TEST_CASE("agreement: four ranks that have all come agree in every order", "[shrink]") {

@@ -1,6 +1,7 @@
 // One rank's part in groups of ranks that pass messages: what a transport implements, with message_transport.
 #pragma once
 
+#include <colls/error.hpp>
 #include <colls/extend/formation.hpp>
 #include <colls/extend/host_map.hpp>
 #include <colls/extend/machine.hpp>
@@ -34,6 +35,10 @@ public:
     /// (at most 56) go to `all`, in rank order, by a group over the transports of `over`, which it closes. Collective
     /// over the members. Throws colls::error, also where the present group breaks meanwhile.
     virtual void exchange(message_member&& over, const void* own, std::size_t bytes, void* all) const = 0;
+    /// After an error of `exchange`: true in a shrink, whose members cannot do without the new group. Form it by
+    /// transports that need no agreement, and that the others hear, whether their exchange has failed or not: it is
+    /// broken, with that error, and its members shrink it in turn. False: let the error through.
+    virtual bool forms_broken(const error& /*why*/) const { return false; }
 
 protected:
     /// For the library.

@@ -32,8 +32,8 @@ struct joined_group {
 joined_group join_by_memory(extend::memory_member&& member, int rank, int size);
 joined_group join_by_messages(extend::message_member&& member, int rank, int size);
 /// message_formation::exchange.
-void exchange_by_messages(extend::message_member&& over, int rank, int size, rank_context* from, const void* own,
-    std::size_t bytes, void* all);
+void exchange_by_messages(extend::message_member&& over, int rank, int size, rank_context* from, double timeout,
+    const void* own, std::size_t bytes, void* all);
 
 }  // namespace detail
 }  // namespace colls::inline v1

@@ -12,7 +12,8 @@
 // Whoever has not decided finds all living ones that have in `settle`, since nobody leaves S before all have decided.
 // So no two members end differently. A newcomer that has not confirmed is no member, and a member that leaves with the
 // change goes after the vote, whatever it was. Over messages, where a shrink needs a majority of S, one that has
-// decided may find the others gone, since they have confirmed: then it goes over.
+// decided may find the others gone, since they have confirmed: then it goes over. And a majority of N may need the
+// newcomers: one that has not confirmed takes part in N's shrink, and is a member where it meets one there.
 // IWYU pragma: private, include <colls/elastic.hpp>
 #pragma once
 

@@ -6,6 +6,7 @@
 #include <colls/elastic/endpoint.hpp>
 #include <colls/net/detail/forming/door.hpp>
 
+#include <functional>
 #include <memory>
 
 namespace colls::inline v1 {
@@ -33,6 +34,8 @@ struct endpoint::state {
     detail::rendezvous::nonce joining{};               ///< the group that is being formed
     detail::rendezvous::nonce last{};                  ///< the one whose forming has failed last, and why
     std::string last_end;
+    /// Called again and again while others have not come to a join; what it throws ends that.
+    std::function<void()> look_beside;
 
     bool has_used(const detail::rendezvous::nonce& group) const {
         return std::find(used.begin(), used.end(), group) != used.end();
@@ -66,6 +69,15 @@ struct endpoint::state {
         // Whoever waits says nothing: it has gone, or is not one that waits.
         std::erase_if(visitors, [](visitor& v) { return v.line.in.read(v.line.fd(), 1) != arriving::not_yet; });
         if (visitors.size() > most_waiting) visitors.erase(visitors.begin());
+        if (look_beside) look_beside();
+    }
+    /// Those that have come for a group, none of which is being formed.
+    [[gnu::cold]] void refuse_late() {
+        std::erase_if(visitors, [&](const detail::endpoints::visitor& v) {
+            return v.said.size > 0 &&
+                   (v.line.send(detail::rendezvous::refusal(errc::peer_failed, none, "that attempt has ended"), token),
+                       true);
+        });
     }
     void watch(detail::poll_set& p) const {
         door->watch(p);

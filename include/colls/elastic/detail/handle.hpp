@@ -19,6 +19,15 @@ namespace colls::inline v1::detail::endpoints {
 
 using endpoint_name = rendezvous::nonce;
 
+/// As a handle has it.
+[[gnu::cold]] inline std::string text_of(const endpoint_name& name) {
+    std::string s;
+    for (const std::byte b : name)
+        for (const unsigned half : {std::to_integer<unsigned>(b) >> 4, std::to_integer<unsigned>(b) & 15u})
+            s += "0123456789abcdef"[half];
+    return s;
+}
+
 struct handle {
     static constexpr std::size_t most_addresses = 4, most_text = 255;
     static constexpr std::string_view version = "colls1";
@@ -32,10 +41,7 @@ struct handle {
         char host_digits[17];
         std::snprintf(host_digits, sizeof host_digits, "%016llx", static_cast<unsigned long long>(host));
         std::string s(version);
-        s.append("/").append(host_digits).append("/");
-        for (const std::byte b : name)
-            for (const unsigned half : {std::to_integer<unsigned>(b) >> 4, std::to_integer<unsigned>(b) & 15u})
-                s += "0123456789abcdef"[half];
+        s.append("/").append(host_digits).append("/").append(text_of(name));
         s.append("/").append(std::to_string(pid)).append("/").append(std::to_string(at.empty() ? 0 : at[0].port()));
         for (std::size_t i = 0; i < at.size(); ++i) s.append(i == 0 ? "/" : ",").append(host_text(at[i]));
         return s;
@@ -43,6 +49,12 @@ struct handle {
     /// "process 7 at 10.0.0.3:2000".
     std::string place() const { return "process " + std::to_string(pid) + " at " + text_of(at[0]); }
 };
+
+/// The name in the text of a handle, as text_of has it.
+inline std::string_view name_in(std::string_view handle_text) {
+    constexpr std::size_t at = handle::version.size() + 18, digits = 2 * sizeof(endpoint_name);
+    return handle_text.substr(std::min(at, handle_text.size()), digits);
+}
 
 /// The handle that the text is; where it is none, `why` says so.
 [[gnu::cold]] inline std::optional<handle> parse_handle(std::string_view text, const char*& why) {

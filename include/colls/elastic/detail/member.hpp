@@ -3,6 +3,7 @@
 #pragma once
 
 #include <colls/collectives.hpp>
+#include <colls/detail/group/in_call.hpp>
 #include <colls/elastic/detail/admission.hpp>
 #include <colls/elastic/detail/join.hpp>
 #include <colls/elastic/detail/store.hpp>
@@ -10,13 +11,16 @@
 #include <colls/operators.hpp>
 
 #include <set>
+#include <stdexcept>
 
 namespace colls::inline v1 {
 namespace detail::endpoints {
 
 /// What each member of a group tells the others where it may change.
 struct report {
-    std::uint64_t place = 0;  ///< in the list of the latest epoch that all of them know
+    rendezvous::nonce who{};      ///< the name in its handle: lists may differ where one has not heard all reports
+    std::uint32_t is_member = 0;  ///< it has not only been invited
+    std::uint32_t has_done = 0;   ///< its `done` counts: it was a member when the others began to ask
     std::uint64_t decided = 0, leaves = 0, knocks = 0, done = 0, random = 0;
 };
 inline constexpr std::size_t handle_bytes = handle::most_text + 1;
@@ -94,7 +98,6 @@ struct elastic::member::state {
     communicator comm;
     std::uint64_t epoch = 0;
     std::vector<std::string> handles, came, gone;  ///< handles: by rank
-    int place = 0;                                 ///< this one's, in `handles`
     std::uint64_t done = 0, done_by_all = 0, done_by_any = 0;
 
     [[gnu::cold]] void found(std::span<const std::string> list) {
@@ -106,27 +109,32 @@ struct elastic::member::state {
         epoch = 1;
         handles.assign(list.begin(), list.end());
         came = handles;
-        place = comm.rank();
         wait_for_members();
     }
     /// Returns when this process is a member.
     [[gnu::cold]] void knock(std::span<const std::string> at) {
         const double until = detail::seconds_now() + how.timeout;
         std::vector<std::string> doors(at.begin(), at.end());
+        is_new = true;
         for (std::string why;;) {
             const detail::endpoints::invitation i = wait_for_invitation(doors, until, why);
             doors = i.handles;
             try {
                 const double left = std::max(until - detail::seconds_now(), 0.1);
-                communicator next = join(own, i.uuid, i.handles, {.timeout = std::min(how.admission_timeout, left)});
-                confirm(next, false);
-                comm = std::move(next);
+                comm = join(own, i.uuid, i.handles, {.timeout = std::min(how.admission_timeout, left)});
                 epoch = i.epoch;
                 handles = i.handles;
-                place = comm.rank();
+                is_member = false;
+                try {
+                    confirm(comm, false);
+                    is_member = true;
+                } catch (const error& x) {
+                    if (!comm.context().by_messages || !may_shrink(x) || !goes_on_with_members()) throw;
+                }
                 came.assign(1, own.handle());
                 break;
             } catch (const error& x) {
+                comm = {};
                 if (x.code() == errc::invalid_argument || detail::seconds_now() > until) throw;
                 why = x.what();  // the others have stayed in their group: once more
                 std::erase(doors, own.handle());
@@ -135,6 +143,7 @@ struct elastic::member::state {
         if (door) records = {door->read(name)};  // that of the epoch before, or this one's
         write_record();                          // as all members do after a change
         wait_for_members();
+        is_new = false;
     }
 
     /// By the list in the store.
@@ -158,7 +167,8 @@ struct elastic::member::state {
         const std::vector<std::string> self{own.handle()};
         if (!door->compare_and_set(name, known, record_of(next, self))) return false;
         comm = join(own, "alone " + std::to_string(detail::rendezvous::random_id()), self, {.timeout = how.timeout});
-        epoch = next, handles = came = self, place = 0;
+        epoch = next, handles = came = self;
+        is_new = false, is_member = true;
         records = {record_of(epoch, handles)};
         return true;
     }
@@ -208,9 +218,9 @@ private:
             e.serve();
             served_at = now;
         }
-        std::uint64_t all[3] = {leaves || wants(e) ? 1u : 0u, done, ~done};
+        std::uint64_t all[3] = {leaves || wants(e) ? 1u : 0u, is_new ? 0 : done, is_new ? 0 : ~done};
         all_reduce(comm, std::span(all), colls::max);
-        done_by_any = all[1], done_by_all = ~all[2];
+        if ((all[1] | all[2]) != 0) done_by_any = all[1], done_by_all = ~all[2];
         return all[0] != 0;
     }
     bool wants(const endpoint::state& e) const {
@@ -311,31 +321,46 @@ private:
             return go_over(), true;
         }
         ++epoch;
+        // All that are left have given up what they were at, and none of them can begin anew before the reports.
+        own.opened().serve();
+        own.opened().refuse_late();
         const std::vector<report> all = reports(false);
         bool one_has_decided = false;
         std::vector<std::string> left;
         for (const report& r : all) {
+            is_member = is_member || r.is_member != 0;
             one_has_decided = one_has_decided || r.decided != 0;
-            left.push_back(handles[r.place]);
+            left.push_back(handle_of(r));
         }
         const next then = attempt.of.settled(one_has_decided);
         if (then == next::spread) barrier(comm);
         handles = std::move(left);
-        place = comm.rank();
         if (then == next::spread) return go_over(), true;
         attempt = {};
         return false;
+    }
+    /// A newcomer's: the new group has broken before it has confirmed. Members may have gone over to it, and need it
+    /// for a majority. True: so it is, and this one is a member, too. (Newcomers alone are none: the members have
+    /// stayed where they were.)
+    [[gnu::cold]] bool goes_on_with_members() {
+        for (bool broken = true; broken;) try {
+                broken = settle();
+            } catch (const error& x) {
+                if (std::exchange(shrinking, false) || !may_shrink(x)) return false;
+            }
+        return is_member;
     }
     [[gnu::cold]] void go_over() {
         comm = std::move(attempt.comm);
         handles = std::move(attempt.handles);
         epoch = attempt.epoch;
-        place = comm.rank();
         attempt = {};
     }
     [[gnu::cold]] std::vector<report> reports(bool leaves) {
         report mine;
-        mine.place = static_cast<std::uint64_t>(place);
+        mine.who = own.opened().own.name;
+        mine.is_member = is_member;
+        mine.has_done = !is_new;
         mine.decided = attempt.of.has_decided();
         mine.leaves = leaves;
         for (const detail::endpoints::visitor& v : own.opened().visitors) mine.knocks += v.said.size == 0;
@@ -343,18 +368,26 @@ private:
         mine.random = detail::rendezvous::random_id();
         std::vector<report> all(static_cast<std::size_t>(comm.size()));
         all_gather(comm, std::span(&mine, 1), all);
-        done_by_all = ~std::uint64_t{0}, done_by_any = 0;
-        for (const report& r : all) {
-            done_by_all = std::min(done_by_all, r.done);
-            done_by_any = std::max(done_by_any, r.done);
-        }
+        const auto counts = [](const report& r) { return r.has_done != 0; };
+        if (std::any_of(all.begin(), all.end(), counts)) done_by_all = ~std::uint64_t{0}, done_by_any = 0;
+        for (const report& r : all)
+            if (counts(r)) {
+                done_by_all = std::min(done_by_all, r.done);
+                done_by_any = std::max(done_by_any, r.done);
+            }
         return all;
     }
     std::vector<std::string> stayers(const std::vector<report>& all) const {
         std::vector<std::string> rest;
         for (const report& r : all)
-            if (!r.leaves) rest.push_back(handles[r.place]);
+            if (!r.leaves) rest.push_back(handle_of(r));
         return rest;
+    }
+    const std::string& handle_of(const report& r) const {
+        const std::string who = detail::endpoints::text_of(r.who);
+        for (const std::string& h : handles)
+            if (detail::endpoints::name_in(h) == who) return h;
+        throw error(errc::peer_failed, "colls: elastic: a member that is in no list of members", comm.rank());
     }
     /// The handles of those that have knocked at any member and are to be admitted: the same on all members.
     [[gnu::cold]] std::vector<std::string> newcomers(const std::vector<report>& all, std::size_t stay) {
@@ -390,8 +423,9 @@ private:
         attempt.handles = next, attempt.epoch = i.epoch;
         int formed = 1;
         if (!leaves) try {
+                const looking beside(e, comm);
                 attempt.comm = join(own, i.uuid, next, {.timeout = how.admission_timeout});
-            } catch (const error&) {
+            } catch (const std::exception&) {
                 formed = 0;  // a newcomer has failed, or a member: then the vote says so, too
             }
         all_reduce(comm, std::span(&formed, 1), colls::min);
@@ -402,6 +436,25 @@ private:
         }
         attempt = {};
     }
+    /// While it lives, a join ends where the group has broken that it is to replace: a member has died, or shrinks it.
+    class looking {
+    public:
+        looking(endpoint::state& e, communicator& group) : e_(e) {
+            e.look_beside = [&self = group.context()] {
+                const detail::progress_lock inside(self);
+                self.backend->look(self, nullptr, 0);
+                // Relaxed: nothing of the report is read.
+                if (self.memory.poison().state.load(std::memory_order_relaxed) != 0)
+                    throw std::runtime_error("the group that it is a member of has broken");
+            };
+        }
+        looking(const looking&) = delete;
+        looking& operator=(const looking&) = delete;
+        ~looking() { e_.look_beside = nullptr; }
+
+    private:
+        endpoint::state& e_;
+    };
     /// All members of the new group have decided for it. Newcomers hear what has been done.
     [[gnu::cold]] void confirm(communicator& next, bool was_member) {
         std::uint64_t all[2] = {was_member ? done_by_any : 0, was_member ? ~done_by_all : 0};
@@ -491,6 +544,8 @@ private:
         std::uint64_t epoch = 0;
     } attempt;               // to admit newcomers
     bool refused = false;    // the store has another list
+    bool is_new = false;     // the constructor has not returned
+    bool is_member = true;   // false: only invited
     double served_at = 0;    // when it has looked who knocks
     bool shrinking = false;  // an error is that of comm.shrink()
 };

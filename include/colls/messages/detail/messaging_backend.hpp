@@ -121,11 +121,13 @@ public:
         rank_context& from, std::uint64_t place, int rank, const list<int>& members) override {
         // A group that is broken is shrunk: what breaks in it does not concern the new one.
         const bool whole = from.memory.poison().state.load(std::memory_order_relaxed) == 0;
-        const group_to_form f({place, rank, {members.data(), members.size()}, from.crowded}, whole ? &from : nullptr);
+        const group_to_form f({place, rank, {members.data(), members.size()}, from.crowded}, whole ? &from : nullptr,
+            from.env.timeout, !whole);
         std::unique_ptr<rank_context> self = context(group_->join(f), rank, f.size());
         self->layout.two_levels = from.layout.two_levels;
         self->hook = from.hook;
         self->env.timeout = from.env.timeout;
+        if (const auto& x = f.failed()) break_group(*self, x->code(), x->peer(), none, x->what());
         return self;
     }
 
@@ -161,8 +163,9 @@ private:
 };
 
 COLLS_INLINE void exchange_by_messages(extend::message_member&& over, int rank, int size, rank_context* from,
-    const void* own, std::size_t bytes, void* all) {
+    double timeout, const void* own, std::size_t bytes, void* all) {
     std::unique_ptr<rank_context> self = messaging_backend::context(std::move(over), rank, size);
+    if (timeout > 0) self->env.timeout = timeout;
     self->forming_from = from;
     detail::exchange(*self, own, bytes, all);
     end_membership(std::move(self));  // tells the others that this rank leaves

@@ -1,10 +1,11 @@
 // How ranks that pass messages agree on which of them remain, for a shrink.
 //
 // Each rank says that it is here. When all others have said so, are known to be dead, or the deadline has passed, the
-// lowest rank that is here proposes the members, by the synod of Paxos (Lamport, The Part-Time Parliament, 1998) over
-// the whole old group: what a majority has accepted is decided, whichever rank dies meanwhile, and a part of the group
-// that is cut off from the majority decides nothing. A rank that learns the decision tells it to all others before it
-// goes on, so that the proposer may die at any point.
+// lowest rank that is here proposes the members (and after the deadline the next ones, one after the other, since it
+// may have been stopped), by the synod of Paxos (Lamport, The Part-Time Parliament, 1998) over the whole old group:
+// what a majority has accepted is decided, whichever rank dies meanwhile, and a part of the group that is cut off from
+// the majority decides nothing. A rank that learns the decision tells it to all others before it goes on, so that the
+// proposer may die at any point.
 // IWYU pragma: private
 #pragma once
 
@@ -58,12 +59,12 @@ public:
         for (; !inbox_.empty() && !decided_; inbox_.pop_front()) read(inbox_.front());
         if (decided_) return to_all(line::decide, 0, 0, accepted_), true;
         std::size_t count = 0, missing = 0;
-        int leader = none;
+        int before = 0;  // lower ranks that are here
         for (int r = 0; r < self_->size; ++r) {
             const bool alive = !gone(r) || r == self_->rank, is_here = here_[static_cast<std::size_t>(r)] && alive;
             count += is_here;
             missing += alive && !is_here;
-            if (is_here && leader == none) leader = r;
+            before += is_here && r < self_->rank;
         }
         if (missing > 0 && now <= until_) return false;
         if (2 * count <= here_.size())
@@ -72,8 +73,12 @@ public:
                              << "another part of the group may continue without this one. Start again");
         if (now > until_ + self_->env.timeout + 5)
             refuse(errc::timeout, error_text() << "the ranks that are left did not agree");
-        if (leader != self_->rank || now <= again_) return false;
-        if (again_ == 0) own_ = {here_, make_place()};
+        if (before > 0) {
+            if (now <= until_ || before > most_turns) return false;
+            if (again_ == 0) again_ = now + turn * before;
+        }
+        if (now <= again_) return false;
+        if (own_.members.empty()) own_ = {here_, make_place()};
         for (int r = 0; r < self_->size; ++r)
             if (gone(r) && r != self_->rank) own_.members[static_cast<std::size_t>(r)] = false;
         again_ = now + 0.5;
@@ -181,7 +186,9 @@ private:
     std::uint64_t promised_ = 0, accepted_ballot_ = 0, ballot_ = 0, best_ = 0;
     value accepted_, own_;
     bool asked_ = false, decided_ = false;
-    double until_ = 0, again_ = 0;  // the deadline; when it may propose again, 0: it has not proposed
+    static constexpr double turn = 0.02;  // seconds; together less than one second
+    static constexpr int most_turns = 40;
+    double until_ = 0, again_ = 0;  // the deadline; when it may propose, or again
 };
 
 }  // namespace colls::inline v1::detail

@@ -98,8 +98,8 @@ private:
             network = hosts::inter_node_transport_for(f.env, f.rank, sites[static_cast<std::size_t>(f.rank)].at);
         }))
         f.throw_without();
-    return hosts::group_of_all(
-        std::move(listening), std::move(sites), f.all[0].group, f.rank, cores, std::move(memory), std::move(network));
+    return hosts::group_of_all(std::move(listening), std::move(sites), f.all[0].group, f.rank, cores, std::move(memory),
+        std::move(network), f.env.timeout);
 }
 
 /// "4 ranks on 2 hosts, as torchrun says: shared memory within hosts, between them TCP".

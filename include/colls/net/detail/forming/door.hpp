@@ -66,7 +66,8 @@ public:
     /// would overtake the reply.
     [[gnu::cold]] void refuse(peer_line&& to, const address& from, rendezvous::verdict what, const char* why) {
         on_refusal(what, why);
-        rendezvous::reply a = rendezvous::refusal(errc::peer_failed, none, why);
+        const bool skew = what == rendezvous::verdict::version_skew;
+        rendezvous::reply a = rendezvous::refusal(skew ? errc::mismatch : errc::peer_failed, none, why);
         a.what = what;
         if (!to.send(a, token_)) return;
         shutdown(to.fd(), SHUT_WR);

@@ -38,12 +38,14 @@ inline machine usual_figures(int cores) {
 
 /// The group of all ranks of a world whose ranks pass messages. `number`: equal on all ranks, and of no other world.
 /// `cores`: cores_together::plenty where no host has more ranks than cores. `host_memory`: that of this rank's host,
-/// null where messages go over TCP also within hosts. `network`: null for TCP. Throws colls::error, std::bad_alloc.
+/// null where messages go over TCP also within hosts. `network`: null for TCP. `timeout`: as group_to_form. Throws
+/// colls::error, std::bad_alloc.
 [[gnu::cold]] inline communicator group_of_all(descriptor&& listening, std::vector<site>&& sites, std::uint64_t number,
-    int rank, int cores, std::shared_ptr<arena> host_memory, std::shared_ptr<inter_node_transport> network = nullptr) {
+    int rank, int cores, std::shared_ptr<arena> host_memory, std::shared_ptr<inter_node_transport> network = nullptr,
+    double timeout = 0) {
     const std::vector<int> all = ranks_to(static_cast<int>(sites.size()));
     number &= ~std::uint64_t{7};
-    const group_to_form f({number, rank, all, cores < cores_together::plenty});
+    const group_to_form f({number, rank, all, cores < cores_together::plenty}, nullptr, timeout);
     const auto s = std::make_shared<process_context>(std::move(listening), std::move(sites), number, rank,
         usual_figures(cores), std::move(host_memory), std::move(network));
     communicator comm =

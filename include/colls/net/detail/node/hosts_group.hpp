@@ -143,11 +143,17 @@ public:
             // The ranks of a host meet in memory of the first of them, which tells them over TCP where that is.
             const std::uint64_t own = here.first == f.rank && here.count > 1 ? g->lend_memory(here) : 0;
             std::vector<std::uint64_t> all(g->members_.size());
-            f.exchange(
-                member([&](unsigned which) { return g->tcp(f.place + which, f.rank); }), &own, sizeof own, all.data());
+            bool known = true;
+            try {
+                f.exchange(member([&](unsigned which) { return g->tcp(f.place + which, f.rank); }), &own, sizeof own,
+                    all.data());
+            } catch (const error& x) {
+                if (!f.forms_broken(x)) throw;
+                known = false;
+            }
             m = member([&](unsigned which) -> std::unique_ptr<message_transport> {
                 auto network = g->across(f.place + 2 + which, f.rank);
-                if (here.count == 1) return network;
+                if (here.count == 1 || !known) return network;
                 return std::make_unique<routed_transport>(f.rank, here.number_here,
                     g->within_host(all[static_cast<std::size_t>(here.first)], which, f.rank, here), std::move(network));
             });

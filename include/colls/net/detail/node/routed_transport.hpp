@@ -2,8 +2,9 @@
 // the network.
 //
 // Each peer is reached by one of them, always the same, so the numbers of messages are those of that transport. Control
-// messages of a peer count on either; only `leave` must come on the transport of the peer's messages, since it is
-// reported behind them. Both transports may see a peer's end, which is reported once.
+// messages of a peer count on either, and those of a shrink go over both, since the peer may have the network alone,
+// where it could not find the host's memory; only `leave` must come on the transport of the peer's messages, since it
+// is reported behind them. Both transports may see a peer's end, which is reported once.
 // IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 
@@ -71,6 +72,7 @@ public:
     }
 
     bool tell(int peer, const control_message& what) override {
+        if (what.what == control_kind::join && at(peer).on == &host_) network_.transport->tell(peer, what);
         return at(peer).on->transport->tell(at(peer).number, what);
     }
     void tell_all(const control_message& what) override {
@@ -89,7 +91,10 @@ public:
     /// `network`: for 50 us at most while something is to come on `host`, and for a millisecond otherwise.
     void idle(double seconds) override {
         if (host_.peers == 0) return network_.transport->idle(seconds);
-        if (network_.peers == 0) return host_.transport->idle(seconds);
+        if (network_.peers == 0) {
+            network_.transport->progress();
+            return host_.transport->idle(seconds);
+        }
         if (host_.busy.empty()) return network_.transport->idle(std::min(seconds, 1e-3));
         if (++idle_calls_ > 32) return network_.transport->idle(std::min(seconds, 50e-6));
         host_.transport->idle(std::min(seconds, 10e-6));
