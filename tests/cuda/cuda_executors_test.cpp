@@ -472,6 +472,49 @@ TEST_CASE("kernel executors: a proxy that sleeps is woken by a launch, by a refu
     group.part();
 }
 
+namespace {
+
+/// Has no memory left when it is to move something, and tells when it ends.
+struct failing_transport final : colls::extend::message_transport {
+    explicit failing_transport(std::atomic<int>& ended) : ended_(ended) {}
+    ~failing_transport() override { ended_.fetch_add(1, std::memory_order_relaxed); }
+    std::uint64_t send(int, const colls::extend::message_label&, const colls::extend::piece*, int) override {
+        return 0;
+    }
+    std::uint64_t receive(int, const colls::extend::message_label&, const colls::extend::piece*, int) override {
+        return 0;
+    }
+    std::uint64_t sent(int) const override { return 0; }
+    std::uint64_t received(int) const override { return 0; }
+    void abandon() override {}
+    bool tell(int, const colls::extend::control_message&) override { return true; }
+    void tell_all(const colls::extend::control_message&) override {}
+    void progress() override { throw std::bad_alloc(); }
+    void idle(double) override {}
+
+private:
+    std::atomic<int>& ended_;
+};
+
+}  // namespace
+
+TEST_CASE("proxy: where it has no memory left its kernels give up, and its transports end at once", "[cuda][far]") {
+    constexpr int channels = 2;
+    std::atomic<int> ended{0};
+    host_ranks group(2, channels, 1, eager_bytes, scratch_bytes);
+    group.spread({0, 1}, 1 << 16, [&](int) {
+        std::vector<std::unique_ptr<colls::extend::message_transport>> all;
+        for (int c = 0; c < channels; ++c) all.push_back(std::make_unique<failing_transport>(ended));
+        return all;
+    });
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (ended < 2 * channels && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    CHECK(ended == 2 * channels);  // so that the ranks of other hosts learn it
+    group.part();
+    for (const int r : {0, 1})
+        CHECK(group.report(r).order == kernel::poison_word(kernel::failure::failed, colls::none));
+}
+
 TEST_CASE(
     "proxy: naps are a part of the time that nothing happened, and shorter once there are graphs", "[cuda][far]") {
     const kernel::proxy_naps naps;

@@ -8,6 +8,7 @@
 #include "support/says.hpp"
 
 #include <colls/detail/group/backoff.hpp>
+#include <colls/transports/threads.hpp>
 
 #include <array>
 #include <atomic>
@@ -16,7 +17,10 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <stdexcept>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 using namespace support;
@@ -192,6 +196,47 @@ TEST_CASE("lifetime: an exception of a rank that has left its group is that of r
         INFO(transport << ": " << thrown);
         CHECK(says(thrown, "my own business"));
     }
+}
+
+namespace {
+
+/// Tells that the rank's thread has ended, and so that `run` knows how.
+struct end_of_thread {
+    std::atomic<bool>* over = nullptr;
+    ~end_of_thread() {
+        if (over != nullptr) *over = true;
+    }
+};
+thread_local end_of_thread at_end;
+
+}  // namespace
+
+TEST_CASE("lifetime: of what ranks throw the first that no other rank caused is that of run", "[lifetime]") {
+    // By rank, each once the one before has thrown: its text, and whether another rank caused it.
+    using thrown = std::vector<std::pair<const char*, bool>>;
+    const auto of_run = [](const thrown& all) {
+        std::array<std::atomic<bool>, 4> over{};
+        try {
+            colls::threads::run(static_cast<int>(all.size()) + 1, [&](colls::communicator& comm) {
+                if (comm.rank() == 0) return;  // on the test's own thread
+                const auto own = static_cast<std::size_t>(comm.rank());
+                at_end.over = &over[own];
+                while (own > 1 && !over[own - 1]) std::this_thread::yield();
+                const auto& [what, caused_by_other] = all[own - 1];
+                if (caused_by_other) throw colls::error(colls::errc::peer_failed, what);
+                throw std::runtime_error(what);
+            });
+        } catch (const std::runtime_error& e) {
+            return std::string(e.what());
+        }
+        return std::string();
+    };
+    CHECK(of_run({}) == "");
+    CHECK(of_run({{"a", false}, {"b", false}}) == "a");
+    CHECK(of_run({{"a", false}, {"b", true}}) == "a");
+    CHECK(of_run({{"a", true}, {"b", true}}) == "a");
+    CHECK(of_run({{"a", true}, {"b", false}, {"c", false}}) == "b");
+    CHECK(of_run({{"a", true}, {"b", false}, {"c", true}}) == "b");
 }
 
 TEST_CASE("plan: rejects start and run while its operation is not over", "[lifetime]") {

@@ -316,6 +316,42 @@ TEST_CASE("many processes on a core: a schedule that each plans fast, where ther
     }
 }
 
+namespace {
+
+/// A schedule of a shape that no family has; it is never run.
+struct shaped {
+    static constexpr auto implements = colls::collective::broadcast;
+    int of_blocks, of_rounds, of_ports;
+    constexpr int blocks(int) const { return of_blocks; }
+    constexpr int rounds(int) const { return of_rounds; }
+    constexpr int ports(int) const { return of_ports; }
+    constexpr colls::step at(int, int, int, int) const { return {}; }
+};
+
+}  // namespace
+
+TEST_CASE(
+    "many processes on a core: from how many ranks, blocks, rounds and steps on a plan takes long", "[automatic]") {
+    using namespace colls;
+    const auto takes_long = [](const shaped& s, int n, int cores, std::size_t reach) {
+        const detail::machine figures{.cores = cores};
+        detail::rank_context e(0, n, detail::group_memory(), std::make_shared<fake_backend>(figures));
+        e.access.reach = reach;
+        return detail::takes_long_to_plan({.name = "shaped", .schedule = any_schedule(s)}, e);
+    };
+    constexpr std::size_t processes = std::size_t{1} << 30, threads = ~std::size_t{0};
+    constexpr shaped many{9, 25, 49};
+    CHECK(takes_long(many, 33, 2, processes));
+    CHECK_FALSE(takes_long(many, 32, 2, processes));
+    CHECK(takes_long(many, 17, 1, processes));
+    CHECK_FALSE(takes_long(many, 33, 2, threads));  // they make one plan together
+    CHECK_FALSE(takes_long({8, 24, 2}, 33, 2, processes));
+    CHECK(takes_long({9, 1, 1}, 33, 2, processes));
+    CHECK(takes_long({1, 25, 1}, 33, 2, processes));
+    CHECK_FALSE(takes_long({1, 1, 48}, 33, 2, processes));
+    CHECK(takes_long({1, 1, 49}, 33, 2, processes));
+}
+
 TEST_CASE("predictions: of messages, each costs both its ranks its time, and no unit is cut", "[automatic]") {
     using namespace colls;
     constexpr int n = 7;

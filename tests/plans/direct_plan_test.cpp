@@ -24,8 +24,10 @@ using namespace support;
 
 namespace {
 
+using colls::any_schedule;
 using colls::collective;
 using colls::none;
+using colls::schedule_of;
 using colls::detail::buffer_kind;
 using colls::detail::copied_otherwise;
 using colls::detail::copying;
@@ -363,6 +365,33 @@ TEST_CASE("direct plans: a round that copies and reduces into one block is refus
         CHECK(text.find(" at 3 ranks: one round copies and reduces into one block") != std::string::npos);
     }
     for (const auto& [made, kind] : plans_of(in_turn, 3)) CHECK(simulate(*made, programs_of(*made)) == "");
+}
+
+TEST_CASE("direct plans: one is made for each schedule, size, reach and direction of copies, and kept", "[plan]") {
+    std::map<const execution_plan*, int> times;
+    int asked = 0;
+    for (int turn = 0; turn < 2; ++turn)
+        for (const verb what : {verb::all_gather, verb::all_to_all})
+            for (const int n : {2, 3})
+                for (const reach within : {reach::buffers, reach::scratch})
+                    for (const copying how : {copying::pulled, copying::pushed}) {
+                        const any_schedule s = what == verb::all_gather
+                                                   ? any_schedule(schedule_of<verb::all_gather>(colls::direct{}))
+                                                   : any_schedule(schedule_of<verb::all_to_all>(colls::direct{}));
+                        const execution_plan* const p = execution_plan_for(s, n, within, how);
+                        CHECK(p->size == n);
+                        CHECK(p->within == within);
+                        CHECK(p->copies == how);
+                        CHECK(p->schedule == s);
+                        ++times[p];
+                        ++asked;
+                        if (within != reach::buffers) continue;
+                        const execution_plan& other = copied_otherwise(*p);
+                        CHECK(other.copies != how);
+                        CHECK(&copied_otherwise(other) == p);
+                    }
+    CHECK(times.size() == static_cast<std::size_t>(asked) / 2);
+    for (const auto& [p, count] : times) CHECK(count == 2);
 }
 
 TEST_CASE("direct plans: what a rank keeps as well as stages is copied right behind it", "[plan]") {

@@ -2,6 +2,7 @@
 // leave in memory is computed by loops over ranks and elements; all memory is compared, so what lies in gaps must stay.
 #include "catch.hpp"
 
+#include "support/allocations.hpp"
 #include "support/dynamic_forms.hpp"
 #include "support/every_transport.hpp"
 #include "support/guarded.hpp"
@@ -753,4 +754,29 @@ TEST_CASE("element_sequence: copies any part, and finds overlaps, as a list of a
     }
     CHECK(overlap > 300);
     CHECK(apart_ > 300);
+}
+
+TEST_CASE("element_sequence: repetitions that lie apart are judged without a list of them all", "[dynamic]") {
+    using colls::detail::element_sequence;
+    constexpr std::size_t many = std::size_t{1} << 20;
+    struct row {
+        const char* how;
+        data_layout of_one;
+        bool overlaps;
+    };
+    // Three rows of 2 elements, 7 apart: 16 elements from the first to behind the last.
+    const data_layout rows = data_layout::vector(3, 2, 7);
+    for (const row& r : {row{"one directly after the other", rows.with_extent(16), false},
+             row{"with gaps between them", rows.with_extent(20), false},
+             row{"in each row, next to one another", data_layout::vector(3, 2, 2 * many).with_extent(2), false}}) {
+        INFO(r.how);
+        const element_sequence s(r.of_one, many, 4);
+        const int before = support::allocations;
+        support::counting = true;
+        const bool overlaps = s.overlaps_itself();
+        support::counting = false;
+        CHECK(overlaps == r.overlaps);
+        CHECK(support::allocations - before <= 3);  // the lists of the blocks and of their rows
+    }
+    CHECK(element_sequence(rows.with_extent(15), 1000, 4).overlaps_itself());
 }

@@ -59,6 +59,11 @@ public:
         const std::lock_guard lock(mutex_);
         return opened_;
     }
+    /// Those of them that are open still.
+    std::size_t open_now() const {
+        const std::lock_guard lock(mutex_);
+        return pairs_.size();
+    }
     /// Those of them that were stopped before they were destroyed.
     std::uint64_t stopped() const {
         const std::lock_guard lock(mutex_);

@@ -21,6 +21,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -29,11 +31,13 @@
 #include <functional>
 #include <iostream>
 #include <map>
+#include <memory>
 #include <random>
 #include <set>
 #include <sstream>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -201,6 +205,63 @@ TEST_CASE("exchange: schedules as plans of MSCCL++ are read as the same transfer
     }
     CHECK(written >= 40);
     CHECK(changed > 200);
+}
+
+TEST_CASE(
+    "exchange: what a rank of MSCCL++ reduces into one chunk is one operation, and no two chunks are", "[exchange]") {
+    for (const int n : {3, 5}) {
+        INFO(n);
+        const auto plan = nlohmann::json::parse(exchange::write_mscclpp(
+            colls::any_schedule(colls::schedule_of<colls::collective::reduce_scatter>(colls::direct{})), n, "written"));
+        for (const auto& gpu : plan["gpus"]) {
+            std::vector<std::size_t> sources;  // of each reduction
+            for (const auto& op : gpu["threadblocks"][0]["ops"])
+                if (op.contains("reduce_op")) sources.push_back(op["src_buff"].size());
+            CHECK(sources == std::vector<std::size_t>{static_cast<std::size_t>(n)});
+        }
+    }
+    // Each rank reduces into every chunk: as many operations.
+    const auto plan = nlohmann::json::parse(exchange::write_mscclpp(
+        colls::any_schedule(colls::schedule_of<colls::collective::all_reduce>(colls::recursive_doubling{})), 2, "w"));
+    for (const auto& gpu : plan["gpus"])
+        CHECK(std::ranges::count_if(
+                  gpu["threadblocks"][0]["ops"], [](const auto& op) { return op.contains("reduce_op"); }) == 1);
+}
+
+TEST_CASE("exchange: a plan's file is read once, and what is wrong with it is said with its name", "[exchange]") {
+    const auto path = std::filesystem::temp_directory_path() / ("colls plans " + std::to_string(getpid()));
+    std::filesystem::create_directory(path);
+    const std::shared_ptr<void> removed(nullptr, [&](void*) { std::filesystem::remove_all(path); });
+    const auto said_of = [&](const char* name, const std::string& text) {
+        const std::string file = (path / name).string();
+        if (!text.empty()) std::ofstream(file) << text;
+        std::pair<verdict, std::string> said;
+        try {
+            exchange::load_plan(file);
+        } catch (const exchange::refuted& e) {
+            said = {verdict::refuted, e.what()};
+        } catch (const exchange::refused& e) {
+            said = {verdict::refused, e.what()};
+        }
+        const std::string before = file + ": ";
+        INFO(said.second);
+        CHECK((said.second.empty() || said.second == "cannot read " + file || said.second.starts_with(before)));
+        return said.first;
+    };
+    const std::string waits_for_ever =
+        R"(<algo name="b" ngpus="2" coll="broadcast" nchunksperloop="1" inplace="1">)"
+        R"(<gpu id="0" i_chunks="1" o_chunks="1" s_chunks="0"/><gpu id="1" i_chunks="1" o_chunks="1" s_chunks="0">)"
+        R"(<tb id="0" send="-1" recv="0" chan="0"><step s="0" type="r" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" )"
+        R"(cnt="1" depid="-1" deps="-1" hasdep="0"/></tb></gpu></algo>)";
+    CHECK(said_of("none.xml", "") == verdict::refused);
+    CHECK(said_of("wrong.xml", waits_for_ever) == verdict::refuted);
+    CHECK(said_of("spoiled.xml", "<algo") == verdict::refused);
+    CHECK(said_of("spoiled.json", "{") == verdict::refused);
+    // A file that was wrong is read again; one that was right is kept.
+    CHECK(said_of("wrong.xml", text_of(sample_plans(".xml").front())) == verdict::proven);
+    CHECK(said_of("wrong.xml", waits_for_ever) == verdict::proven);
+    const std::string file = (path / "wrong.xml").string();
+    CHECK(exchange::load_plan(file) == exchange::load_plan(file));
 }
 
 TEST_CASE("exchange: a chain is pipelined, a ring has its rounds, and scratch memory takes no slots", "[exchange]") {

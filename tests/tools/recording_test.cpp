@@ -223,6 +223,21 @@ TEST_CASE("trace: what is summed up of three ranks, word for word and number for
     CHECK(number(s.at("waits").at(0), "due_to_it") == Approx(4900));
 }
 
+TEST_CASE("trace: calls and waits that begin at one time are summed up like others", "[tool]") {
+    const folder f;
+    constexpr int many = 40;
+    // Clocks have steps: all waits of a call, and the calls of many ranks, may have one time.
+    const std::vector<folder::rank_file::wait> waits(many, {0, 1, 0});
+    for (int r = 0; r < many; ++r)
+        f.write({r, "h" + std::to_string(r), "one", 0, {{0, 100}, {0, 100}}, "0", many,
+            r > 0 ? waits : std::vector<folder::rank_file::wait>{}});
+    const json s = f.summary();
+    CHECK(number(s, "wait_share") == Approx((many - 1) * many * 1.0 / (many * 100)));
+    REQUIRE(!s.at("waits").empty());
+    CHECK(number(s.at("waits").at(0), "microseconds") == Approx(2 * many));
+    CHECK(number(s.at("waits").at(0), "due_to_it") == Approx(2 * many));
+}
+
 TEST_CASE("trace: the summary shows five ranks and five waits, and leaves out what is not there", "[tool]") {
     const folder f;
     constexpr int all = 7;

@@ -339,6 +339,26 @@ private:
 
 }  // namespace
 
+TEST_CASE("single copies: a buffer is within reach of the others from the first byte they share to the last",
+    "[single_copy]") {
+    constexpr std::size_t all = 64;
+    alignas(16) std::byte memory[all + 16];
+    colls::detail::shared_access shared;
+    CHECK(shared.is_whole());
+    CHECK(shared.has(memory, sizeof memory));
+    shared.base = memory + 8;
+    shared.reach = all;
+    CHECK_FALSE(shared.is_whole());
+    CHECK(shared.has(memory + 8, all));
+    CHECK_FALSE(shared.has(memory + 8, all + 1));
+    CHECK_FALSE(shared.has(memory + 7, 1));
+    CHECK(shared.has(memory + 8 + all - 1, 1));
+    CHECK_FALSE(shared.has(memory + 8 + all, 1));
+    CHECK_FALSE(shared.has(memory + 8 + all - 1, 2));
+    CHECK_FALSE(shared.has(memory + 9, ~std::size_t{0}));
+    CHECK(shared.from_offset(shared.to_offset(memory + 20)) == memory + 20);
+}
+
 TEST_CASE("single copies: every collective with ordinary buffers, copied once or staged", "[single_copy]") {
     for (const char* how : {"1", "0"}) {
         const setting_of_single_copies s(how);

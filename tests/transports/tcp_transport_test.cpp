@@ -5,8 +5,11 @@
 
 #include <colls/net/detail/connection/trunk.hpp>
 
+#include <sys/resource.h>
+
 #include <atomic>
 #include <numeric>
+#include <utility>
 
 using namespace support;
 
@@ -59,6 +62,46 @@ private:
 }  // namespace
 
 // ---- frames ---------------------------------------------------------------------------------------------------------
+
+TEST_CASE("tcp: messages that are dropped are counted no more, and their memory is forgotten", "[tcp_transport]") {
+    std::byte memory[6]{};
+    const piece of_three[] = {{memory, 1}, {memory + 1, 0}, {memory + 1, 2}}, of_one{memory + 3, 3};
+    posted_messages m;
+    CHECK(m.post({1, 2, 3}, of_three, 3) == 0);
+    CHECK(m.post({4, 5, 6}, &of_one, 1) == 1);
+    CHECK(m.size() == 2);
+    CHECK(m[1].bytes == 3);
+    CHECK(m.pieces().bytes() == 6);
+    m.pieces().skip(3);
+    m.finish();
+    CHECK(m.finished() == 1);
+    CHECK(m.front().label == message_label{4, 5, 6});
+    CHECK(m.pieces().bytes() == 3);
+    CHECK_FALSE(m.dropping());
+    m.drop();
+    CHECK(m.dropping());
+    for (int i = 0; i < 2; ++i) {
+        CHECK(m.empty());
+        CHECK(m.pieces().bytes() == 0);
+        CHECK(m.finished() == 1);
+        CHECK(m.post({7, 8, 9}, &of_one, 1) == 2u + static_cast<unsigned>(i));  // later ones have numbers still
+    }
+    frame_writer w;
+    iovec v[4];
+    w.post({1, 2, 3}, of_three, 3);
+    w.post({4, 5, 6}, &of_one, 1);
+    CHECK(w.gather(v, 4, 0) >= 2);
+    CHECK(w.advance(frame_bytes) == 0);
+    CHECK(w.within());
+    w.drop();
+    CHECK(w.cut());
+    CHECK_FALSE(w.within());
+    CHECK(w.pieces().bytes() == 0);
+    CHECK(w.gather(v, 4, 1) == 0);
+    frame_writer whole;
+    whole.drop();
+    CHECK_FALSE(whole.cut());
+}
 
 TEST_CASE("tcp: frames and hellos are parsed as they were written, and other bytes are rejected", "[tcp_transport]") {
     random_source random(11);
@@ -352,6 +395,36 @@ TEST_CASE("tcp: a peer that no longer listens is reported as lost, once somethin
         CHECK(until(w, [&] { return e.count("lost") > 0; }));
         REQUIRE(e.reasons.size() == 1);
         CHECK(e.reasons[0] == "cannot connect: Connection refused");
+    }
+}
+
+TEST_CASE(
+    "tcp: a rank that has no descriptor for a connection says so, and reports the peer as lost", "[tcp_transport]") {
+    for (const int what : {0, 1, 2}) {
+        INFO(what);
+        meeting_place place(2);
+        child rank([&] {  // which cannot raise the limit any more
+            tcp_node node(place.take(0));
+            tcp_transport w(node, 5, 0, place.members);
+            ear e;
+            w.listening = &e;
+            w.linger = 0;
+            std::byte b{};
+            const piece p{&b, 1};
+            const control_message board{control_kind::board, 0, 0, 0, ""};
+            const rlimit none_more{3, 3};
+            if (setrlimit(RLIMIT_NOFILE, &none_more) != 0) return 1;
+            if (what == 0) w.receive(1, {}, &p, 1);
+            if (what == 1) w.send(1, {}, &p, 1);
+            if (what == 2 && w.tell(1, board)) return 2;
+            if (!until(w, [&] { return e.count("lost 1") > 0; }, 30)) return 3;
+            idle(w, 0.01);
+            if (e.events != std::vector<std::string>{"failed 1", "lost 1"}) return 4;
+            for (const std::string& why : e.reasons)
+                if (why.find("Too many open files") == std::string::npos) return 5;
+            return w.tell(1, board) ? 6 : 0;
+        });
+        CHECK(rank.wait() == 0);
     }
 }
 
@@ -782,8 +855,8 @@ TEST_CASE(
 TEST_CASE("tcp: a rank whose connection is dropped before it was taken connects again, or reports its peer as lost",
     "[tcp_transport]") {
     // Rank 1 is this test: what takes connections there drops the first one, as a process without descriptors does.
-    for (const bool written : {false, true}) {
-        INFO("a message has been written there: " << written);
+    for (const auto& [written, connected] : {std::pair(false, false), {false, true}, {true, false}}) {
+        INFO("a message has been written there: " << written << ", it has connected itself: " << connected);
         meeting_place place(2);
         tcp_node node(place.take(0));
         tcp_transport w(node, 5, 0, place.members);
@@ -809,6 +882,8 @@ TEST_CASE("tcp: a rank whose connection is dropped before it was taken connects 
         std::byte hello[peer_hello_bytes];
         encode(peer_hello{5, 1, 0}, hello);
         REQUIRE(send_all(theirs.get(), hello, sizeof hello, seconds_now() + patience_s) == 0);
+        // What it takes from the peer is no further reason to connect then.
+        if (connected) REQUIRE(until(w, [&] { return w.accepted() == 1; }));
         if (written)
             w.send(1, label_of(0, 1, 0), &p, 1);
         else

@@ -12,10 +12,12 @@
 #include <colls/transports/threads.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <map>
 #include <thread>
+#include <utility>
 
 using namespace support;
 
@@ -385,6 +387,29 @@ TEST_CASE("transport kit: a transport as a user writes it keeps the contract, an
 TEST_CASE("transport kit: finds transports that drop control messages", "[kit]") {
     CHECK(has(finding_about(with_transport<drops_leave>(true)), "a rank that leaves"));
     CHECK(has(finding_about(with_transport<drops_broken>(true)), "waited"));
+}
+
+namespace {
+
+/// Counts the groups that break.
+struct counts_broken_groups : passing_transport {
+    using passing_transport::passing_transport;
+    static inline std::atomic<int> broken{0};
+    void abandon() override {
+        if (!std::exchange(is_broken, true)) broken.fetch_add(1, std::memory_order_relaxed);
+        to_->abandon();
+    }
+    bool is_broken = false;
+};
+
+}  // namespace
+
+TEST_CASE(
+    "transport kit: breaks a group by each kind of mismatch, while its ranks stay, and while they leave", "[kit]") {
+    constexpr int n = 2, transports = 2, kinds = 9;
+    const auto report = report_of(with_transport<counts_broken_groups>(true), {.deadline = 300, .groups = {n}});
+    CHECK(report.ok());
+    CHECK(counts_broken_groups::broken >= n * transports * 2 * kinds);
 }
 
 TEST_CASE("transport kit: finds a split that makes groups of wrong members or order", "[kit]") {

@@ -8,6 +8,7 @@
 #include "support/verbs_dry_run.hpp"
 
 #include <atomic>
+#include <functional>
 
 using namespace support;
 using colls::none;
@@ -469,6 +470,10 @@ namespace {
 
 /// A control transport that keeps what it is given; the test delivers it.
 struct scripted_control final : message_transport {
+    ~scripted_control() override {
+        if (at_end) at_end();
+    }
+    std::function<void()> at_end;
     std::vector<std::string> texts;
     std::vector<control_message> said;  // without texts
     std::uint64_t send(int, const message_label&, const piece*, int) override { return 0; }
@@ -543,6 +548,111 @@ TEST_CASE(
     CHECK(in == 7);
     CHECK(two.listeners[0].text() == "lost 1; (the end) ");
     receiver->abandon();
+}
+
+TEST_CASE("verbs: a peer's leave is reported behind its messages, or at once where they are expected no more",
+    "[verbs_transport]") {
+    const auto said_by = [](colls::detail::rdma::wiring step, std::uint64_t b) {
+        return control_message{control_kind::wiring, static_cast<std::uint64_t>(step), b, 0, ""};
+    };
+    for (const char* const how : {"in order", "abandoned", "mismatched", "before any message"}) {
+        INFO(how);
+        const std::string what = how;
+        two_transports two;
+        auto& [receiver, sender] = two.transports;
+        ear& heard = two.listeners[0];
+        std::uint64_t out = 7, in = 0;
+        const piece po{reinterpret_cast<std::byte*>(&out), 8}, pi{reinterpret_cast<std::byte*>(&in), 8};
+        const auto leave = [&] {
+            two.controls[0]->listening->heard(1, said_by(colls::detail::rdma::wiring::closing, 1));
+            two.controls[0]->listening->heard(1, {control_kind::leave, 0, 0, 0, ""});
+        };
+        if (what == "before any message") {
+            two.controls[0]->listening->heard(1, {control_kind::leave, 0, 0, 0, ""});
+            CHECK(heard.count(said_leave) == 1);
+        } else {
+            receiver->receive(1, label_of(1, 0, what == "mismatched" ? 1 : 0), &pi, 1);
+            sender->send(0, label_of(1, 0, 0), &po, 1);
+            two.exchange_control();
+        }
+        if (what == "in order") {
+            leave();
+            for (int i = 0; i < 10; ++i) receiver->progress();
+            CHECK(heard.count(said_leave) == 0);
+            sender->progress();  // it writes
+            receiver->progress();
+            CHECK(receiver->received(1) == 1);
+        }
+        if (what == "abandoned") {
+            receiver->abandon();
+            leave();
+        }
+        if (what == "mismatched") {
+            sender->progress();
+            receiver->progress();
+            CHECK(heard.count("unexpected") == 1);
+            leave();
+        }
+        receiver->progress();
+        CHECK(heard.count(said_leave) == 1);
+        two.controls[0]->listening->heard(1, {control_kind::leave, 0, 0, 0, ""});
+        for (int i = 0; i < 10; ++i) receiver->progress();
+        CHECK(heard.count(said_leave) == 1);
+        CHECK(heard.count("failed") + heard.count("lost") == 0);
+    }
+}
+
+TEST_CASE("verbs: no queue pair is made to a peer that is lost, or after abandon", "[verbs_transport]") {
+    for (const bool lost : {true, false}) {
+        INFO((lost ? "lost" : "abandoned"));
+        two_transports two;
+        auto& [own, peer] = two.transports;
+        std::uint64_t value = 0;
+        const piece p{reinterpret_cast<std::byte*>(&value), 8};
+        if (lost)
+            two.controls[0]->listening->lost(1, "the end");
+        else
+            own->abandon();
+        own->send(1, label_of(0, 1, 0), &p, 1);
+        own->receive(1, label_of(1, 0, 0), &p, 1);
+        for (int i = 0; i < 300; ++i) own->progress();
+        CHECK(two.controls[0]->said.empty());
+        CHECK(own->queue_pairs() == 0);
+        CHECK(own->sent(1) == 0);
+        CHECK(own->received(1) == 0);
+        CHECK(two.listeners[0].events == (lost ? std::vector<std::string>{"lost 1"} : std::vector<std::string>{}));
+        // It still connects to nobody when the peer greets.
+        peer->send(0, label_of(1, 0, 0), &p, 1);
+        two.exchange_control();
+        CHECK(own->queue_pairs() == 0);
+        CHECK(two.net->opened() == 1);
+        peer->abandon();
+    }
+}
+
+TEST_CASE("verbs: a rank that leaves keeps its queue pairs until its control messages have gone", "[verbs_transport]") {
+    two_transports two;
+    auto& [own, peer] = two.transports;
+    std::uint64_t value = 0;
+    const piece p{reinterpret_cast<std::byte*>(&value), 8};
+    own->receive(1, label_of(1, 0, 0), &p, 1);
+    peer->send(0, label_of(1, 0, 0), &p, 1);
+    two.exchange_control();
+    peer->progress();
+    own->progress();
+    REQUIRE(own->received(1) == 1);
+    std::size_t open_then = 0, closing = 0;
+    two.controls[0]->at_end = [&] {
+        open_then = two.net->open_now();
+        for (const control_message& m : two.controls[0]->said)
+            closing += m.what == control_kind::wiring &&
+                       m.a == static_cast<std::uint64_t>(colls::detail::rdma::wiring::closing);
+    };
+    own.reset();
+    CHECK(open_then == 2);
+    CHECK(closing == 1);
+    CHECK(two.net->open_now() == 1);
+    peer->abandon();
 }
 
 TEST_CASE("verbs: asking how many messages have left changes nothing; waiting posts one signalled request",

@@ -85,7 +85,7 @@ timing measure(colls::communicator& comm, trial& t, const element_type& type, co
 }
 
 double time_copies(colls::communicator& comm, buffer_pair& pair, std::size_t bytes) {
-    const int copies = static_cast<int>(std::clamp<std::size_t>((std::size_t{256} << 10) / (bytes + 1), 1, 1000));
+    const int copies = static_cast<int>(std::clamp<std::size_t>((std::size_t{256} << 10) / bytes, 1, 1000));
     std::byte* const to = pair.second.data();
     double least = 1e9;
     for (double spent = 0; spent < 2e-3;) {

@@ -30,8 +30,8 @@ void iterate(colls::communicator& comm, const trial& t, const element_type& type
 /// the times of the iterations, each begun behind a barrier.
 timing measure(colls::communicator& comm, trial& t, const element_type& type, const options& o);
 
-/// Seconds in which a rank copies `bytes` bytes from one buffer to the other while all ranks do, the mean over ranks;
-/// on rank 0. Collective.
+/// Seconds in which a rank copies `bytes` bytes, at least one, from one buffer to the other while all ranks do, the
+/// mean over ranks; on rank 0. Collective.
 double time_copies(colls::communicator& comm, buffer_pair& pair, std::size_t bytes);
 
 /// One value for those of all ranks, as -a says: 0 that of rank 0, 1 the mean, 2 the least, 3 the greatest. 0 of none.

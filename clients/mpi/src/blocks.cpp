@@ -55,7 +55,7 @@ void block_list::keep_types() {
     if (in_row_) return;
     MPI_Datatype latest = MPI_DATATYPE_NULL, kept = MPI_DATATYPE_NULL;  // often the same for all
     for (block& b : blocks_) {
-        if (b.count == 0 || b.lies.size == 0) continue;
+        if (b.lies.size == 0) continue;
         if (b.type != latest) {
             latest = kept = b.type;
             if (!is_predefined(latest)) kept = kept_.emplace_back(latest).get();

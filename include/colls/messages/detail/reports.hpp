@@ -95,7 +95,6 @@ public:
     void tell_absence(std::uint64_t group) {
         absent_ = group;
         links_.collectives->tell_all(control::plain(control_kind::away, group));
-        links_.collectives->progress();
     }
     void ask_for_waits() {
         for (int r = 0; r < self().size; ++r)

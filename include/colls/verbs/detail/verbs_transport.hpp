@@ -146,7 +146,7 @@ private:
     std::vector<int> to_write_;  // peers that have work
     unsigned idle_ = 0;          // calls of `idle` since the latest completion
     double yields_from_ = 0;
-    bool in_progress_ = false, has_slept_ = false, abandoned_ = false, closing_ = false;
+    bool in_progress_ = false, has_slept_ = false, abandoned_ = false;
 };
 
 inline void verbs_transport::progress() {
@@ -216,7 +216,7 @@ inline void verbs_transport::take_wiring(rdma::peer& p, const control_message& w
 
 // Whether all messages have arrived that the peer has sent, or no more will.
 inline bool verbs_transport::all_arrived(const rdma::peer& p) const {
-    if (!p.queue_pair.known_to_peer() || p.in.dropping() || abandoned_ || closing_) return true;
+    if (p.in.dropping() || abandoned_) return true;
     return p.closing && p.in.arrived() >= p.messages_in_all;
 }
 // Tells the listener that the peer has left, or that its queue pair has failed, when that is due.
@@ -233,7 +233,7 @@ inline void verbs_transport::report(rdma::peer& p) {
         }
     }
     // A failure after the peer has left, or is lost, is a consequence of that.
-    if (!c.failed() || p.leaving != rdma::departure::none || p.lost || abandoned_ || closing_) return;
+    if (!c.failed() || p.leaving != rdma::departure::none || p.lost || abandoned_) return;
     if (c.failure() == rdma::failure_state::reported) return;
     if (c.failure() == rdma::failure_state::suspected && seconds_now() - c.failed_at() < grace) return;
     c.report();
@@ -285,7 +285,6 @@ inline verbs_transport::~verbs_transport() {
             if (waiting) idle(1e-4);
         }
     }
-    closing_ = true;
     for (const int r : open_)
         tell_wiring(at(r), rdma::wiring::closing, abandoned_ ? 0 : at(r).out.lowered(), at(r).in.arrived());
     control_->linger = linger;
