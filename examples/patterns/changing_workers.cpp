@@ -198,7 +198,8 @@ private:
     // example-begin train
     void train() {
         colls::elastic::folder door(how_.folder);
-        colls::elastic::member m(colls::endpoint::open(), door, "training", {.admission_timeout = how_.deadline});
+        colls::elastic::member m(colls::endpoint::open(), door, "training",
+            {.admission_timeout = how_.deadline, .patience = how_.deadline / 4});
         trainee t(how_, data_);
         note(board::joined, m.comm().size());
         bool has_weights = m.epoch() == 1;  // it has founded the group
@@ -390,7 +391,7 @@ int main(int argc, char** argv) {
     options.add("--data", folder, "folder of the dataset");
     int status = 0;
     if (!options.parse(argc, argv, status)) return status;
-    if (quick) how.seconds = 12, how.deadline = 1.5;
+    if (quick) how.seconds = 14, how.deadline = 2;
     if (transport == "tcp") setenv("COLLS_TRANSPORT", "tcp", 1);
     setenv("COLLS_TIMEOUT", fmt::format("{}", how.deadline).c_str(), 1);
 
@@ -408,8 +409,8 @@ int main(int argc, char** argv) {
         plot members("Training whose workers come and go", {"seconds"}, {.label = "workers in the group"});
         plot pace("", {"seconds"}, {.label = "from one step to the next", .logarithmic = true, .in = unit::seconds});
         members.says(
-            "Workers are killed, stopped and started; the group goes on with those that are there. A stop costs it two "
-            "deadlines, a death much less.");
+            "Workers are killed, stopped and started; the group goes on with those that are there. A stop costs it a "
+            "deadline, a death much less.");
         const std::span events(b.events, std::min(b.count.load(), board::most_events));
         int in_group = 0, changes = 0;
         for (const board::event& e : events) {

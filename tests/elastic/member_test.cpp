@@ -130,6 +130,43 @@ TEST_CASE("member: those that are left go on when others die, down to the last o
     }
 }
 
+TEST_CASE("member: one that does not come is waited for as long as patience says, whatever the deadline", "[elastic]") {
+    for (const shape& s : shapes) {
+        processes all(
+            3, s,
+            [&](process& p) {
+                const double began = colls::detail::seconds_now();
+                member m(std::move(p.own), p.list({0, 1, 2}), {.patience = 0.5});
+                expect(step(p, m), "a step");
+                p.meet(0, 3);
+                if (p.number == 1) raise(SIGSTOP);
+                m.comm().abort("one is stopped");
+                expect(!step(p, m), "a step of a broken group");
+                expect(m.update() && m.comm().size() == 2, "the stopped one is left behind");
+                expect(colls::detail::seconds_now() < began + 900, "before the deadline");
+                expect(m.comm().context().env.timeout == 1000, "the new group has its deadline again");
+                expect(step(p, m), "a step of two");
+                m.leave();
+            },
+            "1000");
+        all.end_with_others(1);
+        for (const int i : {0, 2}) {
+            INFO(s.name << ": " << all.text(i));
+            CHECK(all.of(i).code == 0);
+        }
+        all.wait();
+    }
+    colls::endpoint own = colls::endpoint::open();
+    const std::vector<std::string> alone{own.handle()};
+    try {
+        member(std::move(own), alone, {.patience = -1});
+        CHECK(false);
+    } catch (const colls::error& e) {
+        CHECK(e.code() == errc::invalid_argument);
+        CHECK(says(e.what(), "patience of 0 or more"));
+    }
+}
+
 TEST_CASE("member: min is waited for, max is not passed, and a stranger to all is told so", "[elastic]") {
     processes all(4, shapes[0], [&](process& p) {
         colls::elastic::options how{.min = 2, .max = 2, .timeout = p.number == 2 ? 0.7 : 20};

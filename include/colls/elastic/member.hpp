@@ -20,6 +20,10 @@ struct options {
     double timeout = 0;
     /// Seconds for which members wait for newcomers that they have admitted to join. At most half of COLLS_TIMEOUT.
     double admission_timeout = 5;
+    /// Seconds for which members that leave dead ones behind wait for one that neither comes nor dies, before they
+    /// leave it behind, too; more than any of them computes between two calls. 0: as a call waits (COLLS_TIMEOUT). So a
+    /// member that is stopped costs the others the deadline of a call, and this. Equal on all members.
+    double patience = 0;
 };
 
 /// A process's membership in a group that changes. Members meet at step boundaries, in update(): there newcomers are

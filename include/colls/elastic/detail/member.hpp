@@ -10,6 +10,7 @@
 #include <colls/elastic/member.hpp>
 #include <colls/operators.hpp>
 
+#include <chrono>
 #include <set>
 #include <stdexcept>
 
@@ -84,10 +85,11 @@ struct elastic::member::state {
         const double all = detail::environment::read().timeout;
         if (!(how.timeout > 0)) how.timeout = all;
         how.admission_timeout = std::min(how.admission_timeout, all / 2);
-        if (how.min < 1 || how.max < how.min || !(how.admission_timeout > 0))
-            throw error(errc::invalid_argument, detail::error_text()
-                                                    << "colls: elastic: min is " << how.min << " and max is " << how.max
-                                                    << ": 1 <= min <= max is needed, and an admission_timeout above 0");
+        if (how.min < 1 || how.max < how.min || !(how.admission_timeout > 0) || how.patience < 0)
+            throw error(errc::invalid_argument,
+                detail::error_text() << "colls: elastic: min is " << how.min << " and max is " << how.max
+                                     << ": 1 <= min <= max is needed, an admission_timeout above 0, and a "
+                                        "patience of 0 or more");
     }
 
     endpoint own;
@@ -312,9 +314,13 @@ private:
     [[gnu::cold]] bool settle() {
         using next = admission::next;
         try {
+            using seconds = std::chrono::duration<double>;
+            const double deadline = comm.context().env.timeout;
+            if (how.patience > 0 && how.patience < deadline) comm.set_timeout(seconds(how.patience));
             shrinking = true;
             comm = comm.shrink();
             shrinking = false;
+            comm.set_timeout(seconds(deadline));  // that of the group it comes from, until here
         } catch (const error&) {
             if (!comm.context().by_messages || attempt.of.no_majority() != next::go_over_and_shrink) throw;
             shrinking = false;
