@@ -471,7 +471,9 @@ TEST_CASE("launch: COLLS_DEBUG=info, or 1, prints what was found", "[launch]") {
     for (const char* level : {"info", "1", "trace"}) {
         const std::string text = said(with(torchrun, {{"COLLS_DEBUG", level}}));
         CHECK(lacks(text, {"rank 3 of 4", "RANK and WORLD_SIZE", "node7, port 29501 to 29516"}) == "");
-        CHECK(lacks(said({{"COLLS_DEBUG", level}}), {"no known launcher has set the environment"}) == "");
+        const std::string alone = said({{"COLLS_DEBUG", level}});
+        CHECK(lacks(alone, {"rank 0 of 1", "no known launcher has set the environment"}) == "");
+        CHECK(alone.find("listens") == std::string::npos);
     }
     CHECK(said(torchrun).empty());
     CHECK(said(with(torchrun, {{"COLLS_DEBUG", "warn"}})).empty());

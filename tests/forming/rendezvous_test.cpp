@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
@@ -359,6 +360,29 @@ TEST_CASE("rendezvous: a peer with another token is refused, and the group meets
     CHECK(outcomes[2].failed->peer() == 0);
     CHECK(lacks(outcomes[2].text(),
               {"rank 1 of 2", "127.0.0.1:" + std::to_string(port), "tokens differ", "COLLS_TOKEN"}) == "");
+}
+
+TEST_CASE(
+    "rendezvous: rank 0 prints that it has refused another token where COLLS_DEBUG is info, else not", "[rendezvous]") {
+    for (const bool info : {false, true}) {
+        const int port = free_port();
+        auto ranks = ranks_of(2, port);
+        ranks.push_back(rank_of(1, 2, port, "another token"));
+        const int file = memfd_create("said", MFD_CLOEXEC), before = dup(STDERR_FILENO);
+        REQUIRE(file >= 0);
+        dup2(file, STDERR_FILENO);
+        if (info) setenv("COLLS_DEBUG", "info", 1);
+        const auto outcomes = meet_after_refusal(ranks, 1);
+        unsetenv("COLLS_DEBUG");
+        dup2(before, STDERR_FILENO);
+        close(before);
+        char text[4096] = {};
+        CHECK(pread(file, text, sizeof text - 1, 0) >= 0);
+        close(file);
+        INFO(text);
+        CHECK((outcomes[0].met && outcomes[1].met && !outcomes[2].met));
+        CHECK((std::string(text).find("rank 0 of 2 has refused a connection: ") != std::string::npos) == info);
+    }
 }
 
 TEST_CASE("rendezvous: the timeout of rank 0 says which process it has refused", "[rendezvous]") {

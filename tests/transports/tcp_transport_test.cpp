@@ -953,6 +953,39 @@ TEST_CASE("tcp: connections of a group may come in before its transport exists",
     }) == "");
 }
 
+TEST_CASE("tcp: a connection on which nothing can be done lets its rank sleep, and soon looks at a peer's end",
+    "[tcp_transport]") {
+    meeting_place place(2);
+    tcp_node nodes[2] = {tcp_node(place.take(0)), tcp_node(place.take(1))};
+    tcp_transport w(nodes[0], 5, 0, place.members);
+    auto peer = std::make_unique<tcp_transport>(nodes[1], 5, 1, place.members);
+    ear e, of_peer;
+    w.listening = &e;
+    peer->listening = &of_peer;
+    std::uint64_t in = 0, out = 7;
+    const piece here{reinterpret_cast<std::byte*>(&in), 8}, there{reinterpret_cast<std::byte*>(&out), 8};
+    for (std::uint64_t i = 0; i < 2; ++i) w.receive(1, label_of(1, 0, i), &here, 1);
+    peer->send(0, label_of(1, 0, 0), &there, 1);
+    w.tell(1, {control_kind::board, 0, 0, 0, ""});
+    REQUIRE(until(w, [&] { return peer->progress(), w.received(1) == 1 && of_peer.count(said_board) == 1; }));
+    idle(w, 0.01);
+    double seconds = 100;
+    CHECK_FALSE(w.peer(1).prepare_idle(seconds));  // though the second message is awaited
+    CHECK(seconds == 100);
+    // It ends without `leave`, as a process that is killed does.
+    peer->tell(0, {control_kind::broken, 1, 0, 0, "the end"});
+    w.linger = peer->linger = 0;
+    peer.reset();
+    REQUIRE(until(w, [&] {
+        seconds = 100;
+        return w.peer(1).prepare_idle(seconds) || seconds < 100 || e.count("lost 1") == 1;
+    }));
+    CHECK(until(w, [&] { return e.count("lost 1") == 1; }));
+    seconds = 100;
+    CHECK_FALSE(w.peer(1).prepare_idle(seconds));
+    CHECK(seconds == 100);
+}
+
 TEST_CASE("tcp: `idle` ends when something arrives, on any transport of the node", "[tcp_transport]") {
     EACH_WAY;
     // Otherwise this would take an hour.
