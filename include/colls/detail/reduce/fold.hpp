@@ -229,27 +229,6 @@ template <past_caches past, class Lines, class T, class Op>
 #pragma GCC pop_options
 #endif
 
-/// The variant for this processor.
-template <class T, class Op>
-fold_function fold_for_processor() {
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__AVX512F__)
-    // AVX-512 has fused multiply-add, which clang uses where an operator has a product and a sum.
-#if defined(__clang__)
-    constexpr bool same_bits = std::is_same_v<Op, sum_t> || std::is_same_v<Op, prod_t> || std::is_same_v<Op, min_t> ||
-                               std::is_same_v<Op, max_t>;
-#else
-    constexpr bool same_bits = true;
-#endif
-    if constexpr (folds_in_float<T, Op> && same_bits)
-        if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
-            return &compiled_for<&fold_any<T, Op>>::avx512;
-#if !defined(__AVX2__)
-    if (__builtin_cpu_supports("avx2")) return &compiled_for<&fold_any<T, Op>>::avx2;
-#endif
-#endif
-    return &fold_baseline<T, Op>;
-}
-
 template <class T, class Op>
 void fold_entry(void* dst, const operand* x, int k, std::size_t count, const void* op);
 
@@ -330,12 +309,30 @@ void fold_entry(void* dst, const operand* x, int k, std::size_t count, const voi
         if (dst != x[0].data && count != 0) std::memcpy(dst, x[0].data, count * sizeof(T));
         return;
     }
-    if constexpr (std::is_same_v<T, half> && folds_in_float<T, Op>)
-        return half_fold<Op>(static_cast<half*>(dst), x, k, count, op);
-    else if constexpr (std::is_same_v<fold_loop<T, Op>, direct_fold<T, Op>>)
-        fold_by_fours(fold_for_processor<T, Op>(), sizeof(T), dst, x, k, count, op);
-    else
-        fold_for_processor<T, Op>()(dst, x, k, count, op);
+    if constexpr (std::is_same_v<T, half> && folds_in_float<T, Op>) {
+        half_fold<Op>(static_cast<half*>(dst), x, k, count, op);
+    } else {
+        fold_function for_this = &fold_baseline<T, Op>;  // the variant for this processor
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__AVX512F__)
+#if !defined(__AVX2__)
+        if (__builtin_cpu_supports("avx2")) for_this = &compiled_for<&fold_any<T, Op>>::avx2;
+#endif
+        // AVX-512 has fused multiply-add, which clang uses where an operator has a product and a sum.
+#if defined(__clang__)
+        constexpr bool same_bits = std::is_same_v<Op, sum_t> || std::is_same_v<Op, prod_t> ||
+                                   std::is_same_v<Op, min_t> || std::is_same_v<Op, max_t>;
+#else
+        constexpr bool same_bits = true;
+#endif
+        if constexpr (folds_in_float<T, Op> && same_bits)
+            if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
+                for_this = &compiled_for<&fold_any<T, Op>>::avx512;
+#endif
+        if constexpr (std::is_same_v<fold_loop<T, Op>, direct_fold<T, Op>>)
+            fold_by_fours(for_this, sizeof(T), dst, x, k, count, op);
+        else
+            for_this(dst, x, k, count, op);
+    }
 }
 
 template <class T, class Op>
