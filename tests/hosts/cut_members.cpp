@@ -2,8 +2,8 @@
 //
 //     cut_members FOLDER NUMBER COUNT
 //
-// The members meet by handles in the folder. Once there is a file `cut` there, each says how it goes on: "goes on: EPOCH
-// NUMBER,NUMBER,..." after some more steps of a smaller group, or "ends: TEXT".
+// The members meet by handles in the folder. Once there is a file `cut` there, each says how it goes on: "goes on:
+// EPOCH NUMBER,NUMBER,..." after some more steps of a smaller group, or "ends: TEXT".
 #include <colls/collectives.hpp>
 #include <colls/elastic.hpp>
 #include <colls/operators.hpp>
