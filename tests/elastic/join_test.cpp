@@ -508,7 +508,7 @@ TEST_CASE(
         for (const int victim : {n - 1, 0}) {
             const int calls = run_killed(s, n, victim, 0, [&](const processes&) {});
             REQUIRE(calls > 10);
-            const int first = support::long_run ? 1 : calls / 2, every = support::long_run ? 1 : calls / 10 + 1;
+            const int first = support::long_run ? 1 : calls / 2, every = calls / (support::long_run ? 60 : 10) + 1;
             for (int at = first; at <= calls; at += every)
                 run_killed(
                     s, n, victim, at,

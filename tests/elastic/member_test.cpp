@@ -321,7 +321,7 @@ template <class F>
 void for_some_calls(int tries, F f) {
     const int calls = f(0);
     REQUIRE(calls > 5);
-    const int every = support::long_run ? 1 : calls / tries + 1;
+    const int every = calls / tries + 1;
     for (int at = 1; at <= calls; at += every) f(at);
 }
 
@@ -342,32 +342,35 @@ TEST_CASE(
             if (stops && !support::long_run) continue;
             std::vector<int> lives = numbers(0, 6);
             std::erase_if(lives, [&](int i) { return i == t.dead || i == t.victim; });
-            for_some_calls(3, [&](int at) {
-                processes all(
-                    6, t.on,
-                    [&](process& p) {
-                        member m(std::move(p.own), p.list(numbers(0, 6)));
-                        expect(step(p, m), "a step");
-                        p.meet(0, 6);
-                        if (p.number == t.dead) raise(SIGKILL);
-                        if (p.number == t.victim) be_followed();
-                        while (m.comm().size() > 4) {
-                            step(p, m);
-                            if (m.update()) note_epoch(p, m);
-                            if (p.number == t.victim && m.comm().size() == 5) mark(), raise(SIGKILL);
-                        }
-                        expect(step(p, m), "a step of those that are left");
-                        m.leave();
-                    },
-                    stops ? "1" : "1000");
-                const followed seen = follow(all.pids[static_cast<std::size_t>(t.victim)], at, stops);
-                all.end_with_others(t.victim);
-                all.wait();
-                check_lives(all, lives,
-                    std::string(t.on.name) + ", process " + std::to_string(t.victim) +
-                        (stops ? " stopped" : " killed") + " at call " + std::to_string(at));
-                return seen.calls;
-            });
+            for_some_calls(!support::long_run ? 3
+                           : stops            ? 8
+                                              : 40,
+                [&](int at) {
+                    processes all(
+                        6, t.on,
+                        [&](process& p) {
+                            member m(std::move(p.own), p.list(numbers(0, 6)));
+                            expect(step(p, m), "a step");
+                            p.meet(0, 6);
+                            if (p.number == t.dead) raise(SIGKILL);
+                            if (p.number == t.victim) be_followed();
+                            while (m.comm().size() > 4) {
+                                step(p, m);
+                                if (m.update()) note_epoch(p, m);
+                                if (p.number == t.victim && m.comm().size() == 5) mark(), raise(SIGKILL);
+                            }
+                            expect(step(p, m), "a step of those that are left");
+                            m.leave();
+                        },
+                        stops ? "1" : "1000");
+                    const followed seen = follow(all.pids[static_cast<std::size_t>(t.victim)], at, stops);
+                    all.end_with_others(t.victim);
+                    all.wait();
+                    check_lives(all, lives,
+                        std::string(t.on.name) + ", process " + std::to_string(t.victim) +
+                            (stops ? " stopped" : " killed") + " at call " + std::to_string(at));
+                    return seen.calls;
+                });
         }
 }
 
@@ -376,7 +379,7 @@ TEST_CASE("member: one that dies at any of its system calls in an admission keep
         for (const int victim : {0, 1, 2}) {
             std::vector<int> lives = numbers(0, 4);
             lives.erase(lives.begin() + victim);
-            for_some_calls(3, [&](int at) {
+            for_some_calls(support::long_run ? 40 : 3, [&](int at) {
                 processes all(
                     4, s,
                     [&](process& p) {
