@@ -319,8 +319,8 @@ TEST_CASE(
             std::optional<rendezvous::reply> a;
             while (!a && !call.over()) a = call.step(), usleep(100);
             expect(a && a->what == rendezvous::verdict::version_skew, a ? a->text : call.why().c_str());
-            expect(endpoints::code_of(*a) == errc::mismatch, "the code");
-            expect(says(a->text, "it uses colls ") && says(a->text, " uses colls "), a->text);
+            expect(rendezvous::code_of(*a) == errc::mismatch, "the code");
+            expect(says(a->text, "a process on ") && says(a->text, ", but the process at "), a->text);
         }
         colls::communicator comm = colls::join(p.own, "a", p.list({0, 1}));
         check_group(comm, {0, 1}, p.number);
