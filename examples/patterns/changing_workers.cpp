@@ -53,6 +53,7 @@ struct settings {
     int ranks = 6, hosts = 1, batch = 120;
     double seconds = 60, deadline = 1;
     std::uint64_t seed = 1;
+    bool stops = true;
     std::string folder;
     std::vector<int> widths{784, 64, 32, 10};
 };
@@ -344,7 +345,7 @@ private:
         std::vector<std::size_t> able;
         for (std::size_t i = 0; i < all_.size(); ++i)
             if (all_[i].id > 0 && all_[i].stopped < 0) able.push_back(i);
-        const int kinds = static_cast<int>(able.size()) > std::max(2, how_.ranks / 2) ? 3 : 1;
+        const int kinds = static_cast<int>(able.size()) > std::max(2, how_.ranks / 2) ? how_.stops ? 3 : 2 : 1;
         const int kind = static_cast<int>(random_() % static_cast<unsigned>(kinds));
         if (kind == 0) {
             if (static_cast<int>(able.size()) >= how_.ranks + 2) return;
@@ -377,7 +378,7 @@ double quantile(std::vector<double> all, double part) {
 
 int main(int argc, char** argv) {
     settings how;
-    bool quick = false;
+    bool quick = false, deaths_alone = false;
     std::string transport = "processes", plot_file, folder = "/usr/share/datasets/fashion-mnist";
     example::options options("Training whose workers are killed, stopped, woken and started at random.");
     options.add("-r,--ranks", how.ranks, "workers at the beginning", example::between(2, 64));
@@ -386,11 +387,13 @@ int main(int argc, char** argv) {
     options.add("--seconds", how.seconds, "how long to train", example::between(4, 3600));
     options.add("--deadline", how.deadline, "seconds until a stopped worker is left out", example::between(0.2, 60));
     options.add("--seed", how.seed, "of what happens");
+    options.add("--deaths-alone", deaths_alone, "stop no worker");
     options.add("--quick", quick, "a few seconds");
     options.add("--plot", plot_file, "the SVG file to write the chart to");
     options.add("--data", folder, "folder of the dataset");
     int status = 0;
     if (!options.parse(argc, argv, status)) return status;
+    how.stops = !deaths_alone;
     if (quick) how.seconds = 14, how.deadline = 2;
     if (transport == "tcp") setenv("COLLS_TRANSPORT", "tcp", 1);
     setenv("COLLS_TIMEOUT", fmt::format("{}", how.deadline).c_str(), 1);
