@@ -558,10 +558,10 @@ TEST_CASE("verbs: a peer's leave is reported behind its messages, or at once whe
     for (const char* const how : {"in order", "abandoned", "mismatched", "before any message"}) {
         INFO(how);
         const std::string what = how;
+        std::uint64_t out = 7, in = 0;  // where the sender leaves, it writes what is left
         two_transports two;
         auto& [receiver, sender] = two.transports;
         ear& heard = two.listeners[0];
-        std::uint64_t out = 7, in = 0;
         const piece po{reinterpret_cast<std::byte*>(&out), 8}, pi{reinterpret_cast<std::byte*>(&in), 8};
         const auto leave = [&] {
             two.controls[0]->listening->heard(1, said_by(colls::detail::rdma::wiring::closing, 1));
@@ -605,9 +605,9 @@ TEST_CASE("verbs: a peer's leave is reported behind its messages, or at once whe
 TEST_CASE("verbs: no queue pair is made to a peer that is lost, or after abandon", "[verbs_transport]") {
     for (const bool lost : {true, false}) {
         INFO((lost ? "lost" : "abandoned"));
+        std::uint64_t value = 0;
         two_transports two;
         auto& [own, peer] = two.transports;
-        std::uint64_t value = 0;
         const piece p{reinterpret_cast<std::byte*>(&value), 8};
         if (lost)
             two.controls[0]->listening->lost(1, "the end");
