@@ -45,7 +45,7 @@ inline void record_call(rank_context& self, const call& c, std::string_view sche
     r.op = c.op_type;
     r.root = c.root;
     r.own_lengths = own_lengths;
-    if (self.log.part_of != nullptr) static_cast<named_call&>(r) = *self.log.part_of;
+    if (const named_call* const whole = self.log.part_of) static_cast<named_call&>(r) = *whole;
     r.schedule = schedule;
     r.non_blocking = c.non_blocking;
     r.reproducible = c.reproducible;

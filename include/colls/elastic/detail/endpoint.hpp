@@ -24,7 +24,7 @@ struct visitor {
 struct endpoint::state {
     static constexpr std::size_t most_waiting = 1024, most_used = 65536;
 
-    std::optional<detail::door<detail::endpoints::knock>> door;
+    std::unique_ptr<detail::door<detail::endpoints::knock>> door;
     detail::endpoints::handle own;
     std::string text;  ///< of `own`
     std::string token;
@@ -120,7 +120,7 @@ struct endpoint::state {
     s->own = {rendezvous::host_identity(), rendezvous::random_bytes<endpoint_name>(), getpid(), std::move(reached)};
     s->text = s->own.text();
     if (const char* const secret = variable("COLLS_TOKEN")) s->token = secret;
-    s->door.emplace(std::move(fd), s->token, "the process at " + text_of(s->own.at[0]));
+    s->door = std::make_unique<door<knock>>(std::move(fd), s->token, "the process at " + text_of(s->own.at[0]));
     s->door->on_refusal = [&refused = s->refused](rendezvous::verdict what, const char* why) {
         if (what == rendezvous::verdict::wrong_token) refused = why;
     };

@@ -97,7 +97,7 @@ private:
         reason_ = 0;
         own_ = own;
         spare_ = opened([&] { return fcntl(listening.get(), F_DUPFD_CLOEXEC, 0); });
-        door_.emplace(std::move(listening), l_.token, "rank 0");
+        door_ = std::make_unique<door<hello>>(std::move(listening), l_.token, "rank 0");
         door_->on_refusal = [this](verdict what, const char* why) { note_refusal(what, why); };
         return true;
     }
@@ -237,7 +237,7 @@ private:
 
     const launch& l_;
     double timeout_, until_;
-    std::optional<door<hello>> door_;
+    std::unique_ptr<door<hello>> door_;
     descriptor spare_;  ///< not to have none at the end
     address own_;       ///< where the other ranks are to reach this one
     int reason_ = 0;    ///< an errno: of the last attempt to listen
