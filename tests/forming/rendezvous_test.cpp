@@ -922,6 +922,29 @@ TEST_CASE("rendezvous: a rank that does not come to a step of forming is named a
     }
 }
 
+TEST_CASE("rendezvous: a rank to which nothing can be sent any more is asked why first", "[rendezvous]") {
+    for (const bool says : {true, false}) {
+        int pair[2];
+        REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
+        std::vector<peer_line> lines;
+        lines.push_back({std::make_unique<own_socket>(descriptor(pair[0]))});
+        rank_star star(rank_of(1, 3, 1), ample, std::move(lines), {});
+        descriptor zero(pair[1]);
+        if (says)
+            REQUIRE(send_record(zero.get(), encode(refusal(errc::peer_failed, 2, "rank 2 has no chair")), 0) == 0);
+        zero.close();
+        outcome o;
+        try {
+            star.meet();
+        } catch (const colls::error& e) {
+            o.failed = e;
+        }
+        REQUIRE(o.is(errc::peer_failed));
+        CHECK(o.failed->peer() == (says ? 2 : 0));
+        CHECK(lacks(o.text(), {says ? "rank 2 has no chair" : "rank 0 has ended"}) == "");
+    }
+}
+
 TEST_CASE("rendezvous: what comes of an acceptance if no more follows", "[rendezvous]") {
     const int port = free_port();
     const auto after = [port](std::function<void(int)> act, double timeout = ample) {

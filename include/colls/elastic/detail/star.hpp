@@ -338,7 +338,7 @@ private:
         return a;
     }
     void say(int i, rendezvous::verdict what, const char* text, int about = none) {
-        if (!line(i).send(answer(what, text, about), e_.token, until_)) lost(i);
+        if (!line(i).send(answer(what, text, about), e_.token, until_)) hear_end(i);
     }
 
     endpoint::state& e_;

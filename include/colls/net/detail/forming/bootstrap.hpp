@@ -134,7 +134,8 @@ private:
     return comm;
 }
 
-/// The group of those that a star connects. Nobody has it before all have, and all hear why one of them cannot have it.
+/// The group of the processes that a star connects. It is returned when all have formed it; where one cannot, each
+/// throws, with that one's reason.
 [[gnu::cold]] inline communicator form_over(star_exchange& star, forming&& f) {
     f.tells = true;
     try {

@@ -10,7 +10,7 @@
 
 namespace colls::inline v1::detail {
 
-/// Every socket is non-blocking, and whoever owns the door serves it while it waits. A connection has to show by one
+/// Every socket is non-blocking; the owner calls serve() while it waits. A connection has to show by one
 /// Record within `patience` that it knows the token, and occupies one of `most_silent` places until then. So a stray
 /// connection gets one bounded place and a timeout.
 template <class Record>
@@ -30,7 +30,7 @@ public:
     door(descriptor&& listening, std::string_view token, std::string name)
         : listening_(std::move(listening)), token_(token), name_(std::move(name)) {}
 
-    std::vector<guest> guests;  ///< who know the token: for the owner to take
+    std::vector<guest> guests;  ///< connections that have shown it: for the owner to take
     /// Called for each refusal.
     std::function<void(rendezvous::verdict, const char* why)> on_refusal = [](rendezvous::verdict, const char*) {};
 

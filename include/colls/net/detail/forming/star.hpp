@@ -225,7 +225,7 @@ protected:
     peer_line& line(int i) { return lines_[static_cast<std::size_t>(i)]; }
     const peer_line& line(int i) const { return lines_[static_cast<std::size_t>(i)]; }
     void send(int i, rendezvous::bytes_view message, double until) {
-        if (rendezvous::send_record(line(i).fd(), message, until) != 0) lost(i);
+        if (rendezvous::send_record(line(i).fd(), message, until) != 0) hear_end(i);
     }
     /// A reply that has arrived as a whole. Throws where the connection has ended.
     [[gnu::cold]] std::optional<rendezvous::reply> read_reply(int i) {
@@ -255,6 +255,11 @@ protected:
         const int about = rendezvous::about_of(a) == none ? i : rendezvous::about_of(a);
         if (leads()) fail(rendezvous::code_of(a), about, error_text() << a.text);
         stop_as_told(rendezvous::code_of(a), about, error_text() << a.text);
+    }
+    /// Nothing can be sent to it: it may have said why before it ended.
+    [[noreturn, gnu::cold]] void hear_end(int i) {
+        hear_failure(i);
+        lost(i);
     }
     [[noreturn, gnu::cold]] void lost(int i) {
         fail(errc::peer_failed, i,
