@@ -26,7 +26,7 @@ struct bootstrap_options {
 /// are together in a group already share its memory, so many groups of the same processes, or some of them, cost little
 /// more than one.
 ///
-/// Collective: every member calls it, with the same size. Costs four or five calls of `exchange`, and on one host a
+/// Collective: every member calls it, with the same size. Costs four to seven calls of `exchange`, and on one host a
 /// meeting at a socket of its own. Waits for the deadline (COLLS_TIMEOUT), plus what `exchange` waits.
 ///
 /// Throws colls::error: invalid_argument where rank or size is out of range, or the environment is wrong; mismatch

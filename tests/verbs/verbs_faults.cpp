@@ -90,6 +90,10 @@ public:
         std::unique_ptr<colls::detail::message_transport> control, int rank, int size) override {
         return std::make_unique<colls::detail::verbs_transport>(std::move(control), registry_, rank, size);
     }
+    std::string try_out(std::unique_ptr<colls::detail::message_transport>, int, int, const std::vector<int>&,
+        const std::vector<int>&, double) override {
+        return {};
+    }
     std::byte* take(std::size_t bytes) override { return registry_->take(bytes); }
     void give(std::byte* at, std::size_t bytes) noexcept override { registry_->give(at, bytes); }
 

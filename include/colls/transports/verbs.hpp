@@ -1,9 +1,11 @@
 // Groups of processes whose messages go by RDMA: InfiniBand or RoCE v2, by libibverbs. CMake links colls::verbs.
 //
-// A program that includes this header makes its groups as without it, by colls::world() or processes::run. The
-// environment chooses the transport and the device:
+// A program that includes this header makes its groups as without it, by colls::world() or processes::run. Between
+// hosts it takes RDMA where all ranks have a device and a message passes from each host to the next one, and TCP
+// otherwise. The environment chooses the transport and the device:
 //   COLLS_TRANSPORT=verbs       all messages by RDMA
-//   COLLS_TRANSPORT=shm+verbs   shared memory within hosts, RDMA between them
+//   COLLS_TRANSPORT=shm+verbs   shared memory within hosts, RDMA between them, or an error
+//   COLLS_TRANSPORT=shm         shared memory within hosts, TCP between them
 //   COLLS_VERBS_DEVICE          names of devices, as ibv_devices prints them, or patterns:
 //   mlx5_0,mlx5_[3-6],^mlx5_bond*
 //                               (^: none of these)
@@ -12,8 +14,8 @@
 // Without the last three: the first active port that has the address by which other ranks reach this one over TCP, else
 // the first active one with an IPv4 address, then IPv6. Connections for a GPU (cuda::communicator) take the device that
 // is nearest to it by /sys; GPUs that are equally near several spread over them. A device that cannot be used makes
-// world() and run throw colls::error (unsupported), which names what was found and what to do; a malformed number, one
-// (invalid_argument).
+// world() and run throw colls::error (unsupported), which names what was found and what to do, where COLLS_TRANSPORT
+// asks for it; a malformed number, one (invalid_argument).
 //
 // Control messages, and the detection of dead processes, go over TCP, which must connect the same hosts. Messages above
 // 8 KB are read by the device from the sender's buffer and written into the receiver's where both are registered with

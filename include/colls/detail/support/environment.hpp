@@ -11,8 +11,10 @@
 //   COLLS_TUNE       a file with figures of the machine and measured choices, which `automatic` then follows (files/)
 //   COLLS_TRACE      a file, to which each process adds what its ranks do and when (docs/tracing.md, files/); its name
 //                    gets the host and the process before its extension
-//   COLLS_TRANSPORT  between processes. shm (default): shared memory within a host, TCP between hosts; tcp: TCP always;
-//                    verbs: RDMA always; shm+verbs: shared memory within a host, RDMA between hosts
+//   COLLS_TRANSPORT  between processes. shm: shared memory within a host, TCP between hosts; tcp: TCP always; verbs:
+//   RDMA
+//                    always; shm+verbs: shared memory within a host, RDMA between hosts. Default: the last where all
+//                    ranks can, otherwise shm
 //
 // Any other value is an error that names the variable. An empty one counts as not set.
 // How the process was launched is read from other variables, in launch.hpp.
@@ -44,8 +46,9 @@ struct environment {
     bool reproducible = false;
     enum class single_copies : unsigned char { never, always, measured };
     single_copies single_copy = single_copies::measured;
-    bool tcp = false;    ///< TCP even where processes share a host
-    bool verbs = false;  ///< RDMA: see transports/verbs.hpp
+    bool tcp = false;          ///< TCP even where processes share a host
+    bool verbs = false;        ///< RDMA: see transports/verbs.hpp
+    bool any_network = false;  ///< RDMA between hosts where all ranks can, otherwise TCP
 
     /// Reads the variables; a communicator does so once, when it is made. Throws invalid_argument.
     [[gnu::cold, gnu::noinline]] static environment read() {
@@ -69,6 +72,7 @@ struct environment {
         const int transport = which_of("COLLS_TRANSPORT", transports, 0);
         e.tcp = transport == 1 || transport == 2;
         e.verbs = transport >= 2;
+        e.any_network = variable("COLLS_TRANSPORT") == nullptr;
         return e;
     }
 

@@ -5,6 +5,7 @@
 #include <colls/net/detail/connection/gpu_of_connections.hpp>
 #include <colls/net/detail/node/hosts_group.hpp>
 #include <colls/verbs/detail/device.hpp>
+#include <colls/verbs/detail/trial.hpp>
 #include <colls/verbs/detail/verbs_transport.hpp>
 
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 namespace colls::inline v1::verbs::detail {
 
@@ -60,6 +62,10 @@ public:
     std::unique_ptr<colls::detail::message_transport> over(
         std::unique_ptr<colls::detail::message_transport> control, int rank, int size) override {
         return std::make_unique<colls::detail::verbs_transport>(std::move(control), device_->registry, rank, size);
+    }
+    std::string try_out(std::unique_ptr<colls::detail::message_transport> control, int rank, int size,
+        const std::vector<int>& to, const std::vector<int>& from, double seconds) override {
+        return colls::detail::rdma::try_out(*over(std::move(control), rank, size), to, from, seconds);
     }
     std::byte* take(std::size_t bytes) override { return device_->registry->take(bytes); }
     void give(std::byte* at, std::size_t bytes) noexcept override { device_->registry->give(at, bytes); }

@@ -63,9 +63,12 @@ public:
         }
         for (const auto& t : transports)
             t->linger = std::min(context.env.timeout, v1::detail::environment::most_linger);
+        offloads_ = transports.front()->offloads();
         transports.resize(static_cast<std::size_t>(memory_.layout.channels));
         proxy_ = std::make_unique<proxy>(memory_, std::move(transports), std::move(found), std::move(own_failure));
     }
+    /// Once connected: a device moves the data.
+    bool offloads() const { return offloads_; }
     /// See proxy::wake.
     void wake(bool captured) noexcept {
         if (proxy_) proxy_->wake(captured);
@@ -92,6 +95,7 @@ private:
     communicator network_;
     std::vector<std::shared_ptr<extend::message_group>> groups_;
     std::unique_ptr<proxy> proxy_;
+    bool offloads_ = false;
 };
 
 }  // namespace colls::inline v1::cuda::detail

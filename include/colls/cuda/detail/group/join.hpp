@@ -432,6 +432,7 @@ private:
             far_->connect(
                 all[0].of, [&ranks](const proxy::notice& n) { ranks.order(n.why, n.peer, n.text.c_str(), n.told_by); },
                 [&ranks](proxy::notice& n) { return ranks.has_failed(n); });
+            ranks.take_links(far_->offloads());
         });
         exchange();
     }

@@ -91,9 +91,7 @@ public:
         check(cudaDeviceGetAttribute(&domains, cudaDevAttrMemSyncDomainCount, device), "cudaDeviceGetAttribute");
         has_memory_domains_ = domains > 1;
         timeout_ = o.timeout > 0 ? o.timeout : env_.timeout;
-        if (env_.verbs) links_.far = link_figures::over_rdma();
-        if (const double* const x = v1::detail::tuned_gpu_links())
-            links_.near.alpha = x[0], links_.near.beta = x[1], links_.far.alpha = x[2], links_.far.beta = x[3];
+        take_links(false);
     }
     local_ranks(const local_ranks&) = delete;
     local_ranks& operator=(const local_ranks&) = delete;
@@ -109,6 +107,14 @@ public:
     const std::vector<local_rank>& ranks() const { return ranks_; }
     /// The handle of each local rank, in device memory.
     const rank_handle* handles() const { return reinterpret_cast<const rank_handle*>(handles_.data()); }
+
+    /// Figures of the links: the tuning file's, otherwise the usual ones; `rdma`: a device moves what goes to other
+    /// hosts. All ranks must take the same.
+    void take_links(bool rdma) {
+        if (rdma) links_.far = link_figures::over_rdma();
+        if (const double* const x = v1::detail::tuned_gpu_links())
+            links_.near.alpha = x[0], links_.near.beta = x[1], links_.far.alpha = x[2], links_.far.beta = x[3];
+    }
 
     /// The multicast memory of the group, as the one local rank reaches it.
     void set_multicast(const multicast_window& window) { multicast_ = window; }

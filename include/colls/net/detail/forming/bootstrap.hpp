@@ -71,6 +71,51 @@ private:
     return each;
 }
 
+/// "4 ranks on 2 hosts, as torchrun says: shared memory within hosts, between them TCP". `without`: a member that
+/// cannot take RDMA, which the others could.
+[[gnu::cold]] inline void say_what_is_formed(const forming& f, bool rdma, int without) {
+    std::vector<std::uint64_t> hosts;
+    for (const member_record& m : f.all) hosts.push_back(m.host);
+    std::sort(hosts.begin(), hosts.end());
+    const auto several = std::unique(hosts.begin(), hosts.end()) - hosts.begin();
+    const bool by_network = several > 1 || f.env.tcp;
+    error_text text;
+    text << "colls: " << f.size << (f.size == 1 ? " rank on " : " ranks on ") << several
+         << (several == 1 ? " host" : " hosts") << ", as " << f.source << " says: "
+         << (!by_network                         ? "shared memory"
+                : several < f.size && !f.env.tcp ? "shared memory within hosts, between them "
+                                                 : "")
+         << (!by_network ? ""
+                : rdma   ? "RDMA"
+                         : "TCP");
+    if (by_network && without != none) text << ", since rank " << without << " cannot take RDMA";
+    say(text);
+}
+
+/// One rank of the next host that this member sends to, and those of the host before that send to it, so that each
+/// member tries its device.
+struct trial_peers {
+    std::vector<int> to, from;
+    explicit trial_peers(const forming& f) {
+        std::vector<std::vector<int>> hosts;
+        std::size_t own = 0, place = 0;
+        for (int r = 0; r < f.size; ++r) {
+            const auto same = [&](const std::vector<int>& h) {
+                return f.all[static_cast<std::size_t>(h[0])].host == f.all[static_cast<std::size_t>(r)].host;
+            };
+            const auto at = std::find_if(hosts.begin(), hosts.end(), same);
+            const auto h = static_cast<std::size_t>(at - hosts.begin());
+            if (at == hosts.end()) hosts.emplace_back();
+            if (r == f.rank) own = h, place = hosts[h].size();
+            hosts[h].push_back(r);
+        }
+        const auto& next = hosts[(own + 1) % hosts.size()];
+        const auto& before = hosts[(own + hosts.size() - 1) % hosts.size()];
+        to.push_back(next[place % next.size()]);
+        for (std::size_t i = place; i < before.size(); i += hosts[own].size()) from.push_back(before[i]);
+    }
+};
+
 /// The group of members on several hosts, or without shared memory.
 [[gnu::cold]] inline communicator group_over_network(forming& f) {
     using namespace processes::detail;
@@ -93,39 +138,48 @@ private:
     const bool by_memory = members.size() > cores_of.size() && cores_of.size() > 1 && !f.env.tcp;
     if (by_memory && !(memory = memory_of_host(f, here))) f.throw_without();
     // No member connects before all can.
+    const address at = sites[static_cast<std::size_t>(f.rank)].at;
     if (!f.all_can(true, [&] {
             if (memory) memory->assemble(f.env.timeout);
-            network = hosts::inter_node_transport_for(f.env, f.rank, sites[static_cast<std::size_t>(f.rank)].at);
+            network = hosts::inter_node_transport_for(f.env, f.rank, at);
         }))
         f.throw_without();
-    return hosts::group_of_all(std::move(listening), std::move(sites), f.all[0].group, f.rank, cores, std::move(memory),
-        std::move(network), f.env.timeout);
-}
 
-/// "4 ranks on 2 hosts, as torchrun says: shared memory within hosts, between them TCP".
-[[gnu::cold]] inline void say_what_is_formed(const forming& f) {
-    std::vector<std::uint64_t> hosts;
-    for (const member_record& m : f.all) hosts.push_back(m.host);
-    std::sort(hosts.begin(), hosts.end());
-    const auto several = std::unique(hosts.begin(), hosts.end()) - hosts.begin();
-    const bool by_network = several > 1 || f.env.tcp;
-    say(error_text() << "colls: " << f.size << (f.size == 1 ? " rank on " : " ranks on ") << several
-                     << (several == 1 ? " host" : " hosts") << ", as " << f.source << " says: "
-                     << (!by_network                         ? "shared memory"
-                            : several < f.size && !f.env.tcp ? "shared memory within hosts, between them "
-                                                             : "")
-                     << (!by_network      ? ""
-                            : f.env.verbs ? "RDMA"
-                                          : "TCP"));
+    // RDMA that is not asked for is taken where all members have it, and reach one another by it.
+    const auto takes = [](const member_record& m) { return m.verbs == 2; };
+    const auto first_without = std::find_if_not(f.all.begin(), f.all.end(), takes);
+    const bool rdma = cores_of.size() > 1 && std::any_of(f.all.begin(), f.all.end(), takes);
+    int without = rdma && first_without != f.all.end() ? static_cast<int>(first_without - f.all.begin()) : none;
+    const auto attempt = [&](auto&& what) {
+        if (!rdma || without != none || f.all_can(false, what)) return;
+        network.reset();
+        without = f.who;
+        if (f.who == f.rank && f.env.debug != debug_level::warn)
+            say(error_text() << "colls: rank " << f.rank << ": no RDMA between hosts: " << f.why);
+    };
+    attempt([&] { network = hosts::open_verbs(f.rank, at); });
+    return hosts::group_of_all(std::move(listening), std::move(sites), f.all[0].group, f.rank, cores, std::move(memory),
+        std::move(network), f.env.timeout, [&](hosts::process_context& s) {
+            network = std::move(s.network);
+            attempt([&] {
+                const trial_peers peers(f);
+                const std::string why =
+                    network->try_out(std::make_unique<tcp_transport>(s.node, s.number + 5, f.rank, s.addresses()),
+                        f.rank, f.size, peers.to, peers.from, std::min(f.env.timeout / 2, 5.0));
+                if (!why.empty()) throw error(errc::unsupported, why.c_str(), f.rank);
+            });
+            s.network = std::move(network);
+            if (f.rank == 0 && f.env.debug != debug_level::warn) say_what_is_formed(f, s.network != nullptr, without);
+        });
 }
 
 [[gnu::cold]] inline communicator form(forming& f) {
     processes::detail::dump_on_signal();
     meet_members(f, f.env.tcp);
-    const bool talks = f.env.debug != debug_level::warn;
-    if (talks && f.rank == 0) say_what_is_formed(f);
+    const bool talks = f.env.debug != debug_level::warn, by_memory = f.on_one_host() && !f.env.tcp;
+    if (talks && by_memory && f.rank == 0) say_what_is_formed(f, false, none);
     communicator comm;
-    if (f.on_one_host() && !f.env.tcp) comm = group_of_host(f);
+    if (by_memory) comm = group_of_host(f);
     if (f.who != none && f.needs_memory) f.throw_without();
     if (talks && !f.why.empty())
         say(error_text() << "colls: rank " << f.rank << ": no shared memory, so TCP: " << f.why);

@@ -38,16 +38,17 @@ inline machine usual_figures(int cores) {
 
 /// The group of all ranks of a world whose ranks pass messages. `number`: equal on all ranks, and of no other world.
 /// `cores`: cores_together::plenty where no host has more ranks than cores. `host_memory`: that of this rank's host,
-/// null where messages go over TCP also within hosts. `network`: null for TCP. `timeout`: as group_to_form. Throws
-/// colls::error, std::bad_alloc.
+/// null where messages go over TCP also within hosts. `network`: null for TCP. `timeout`: as group_to_form. `try_out`
+/// may take the network away. Throws colls::error, std::bad_alloc.
 [[gnu::cold]] inline communicator group_of_all(descriptor&& listening, std::vector<site>&& sites, std::uint64_t number,
     int rank, int cores, std::shared_ptr<arena> host_memory, std::shared_ptr<inter_node_transport> network = nullptr,
-    double timeout = 0) {
+    double timeout = 0, const std::function<void(process_context&)>& try_out = {}) {
     const std::vector<int> all = ranks_to(static_cast<int>(sites.size()));
     number &= ~std::uint64_t{7};
     const group_to_form f({number, rank, all, cores < cores_together::plenty}, nullptr, timeout);
     const auto s = std::make_shared<process_context>(std::move(listening), std::move(sites), number, rank,
         usual_figures(cores), std::move(host_memory), std::move(network));
+    if (try_out) try_out(*s);
     communicator comm =
         extend::join(hosts_group::member_of(s, f, std::vector<int>(all)), rank, static_cast<int>(all.size()));
     comm.context().layout.two_levels = &two_level_candidates_on;  // compiled here, not in units that only make calls

@@ -29,6 +29,10 @@ class inter_node_transport {
 public:
     virtual ~inter_node_transport() = default;
     virtual std::unique_ptr<message_transport> over(std::unique_ptr<message_transport> control, int rank, int size) = 0;
+    /// Sends a message to each rank of `to`, and waits for one from each of `from`, for so many seconds at most.
+    /// Returns why that does not work; nothing if it does.
+    virtual std::string try_out(std::unique_ptr<message_transport> control, int rank, int size,
+        const std::vector<int>& to, const std::vector<int>& from, double seconds) = 0;
     /// Memory from which messages go best. Throws std::bad_alloc, colls::error.
     virtual std::byte* take(std::size_t bytes) = 0;
     virtual void give(std::byte* at, std::size_t bytes) noexcept = 0;
@@ -77,8 +81,8 @@ struct process_context {
     const std::uint64_t number;  ///< of the world, divisible by 8
     const int rank;              ///< in the world
     const machine figures;
-    const std::shared_ptr<arena> host_memory;             ///< null: no memory is shared
-    const std::shared_ptr<inter_node_transport> network;  ///< null: messages between hosts go over TCP
+    const std::shared_ptr<arena> host_memory;       ///< null: no memory is shared
+    std::shared_ptr<inter_node_transport> network;  ///< null: messages between hosts go over TCP; set before any go
 
 private:
     std::unique_ptr<trunk> shared_;
@@ -163,8 +167,8 @@ public:
         return m;
     }
 
-    /// A random number, divisible by 8: TCP tells groups apart by it and by the three numbers after it, and the trunk
-    /// of a world by the fourth.
+    /// A random number, divisible by 8: TCP tells groups apart by it and by the three numbers after it, the trunk of a
+    /// world by the fourth, and its trial of RDMA by the fifth.
     std::uint64_t create(int) override {
         std::uint64_t x = 0;
         if (getrandom(&x, sizeof x, 0) != static_cast<ssize_t>(sizeof x))

@@ -1,0 +1,65 @@
+// Do the devices of ranks reach one another? A message tells.
+// IWYU pragma: private, include <colls/transports/verbs.hpp>
+#pragma once
+
+#include <colls/detail/support/clock.hpp>
+#include <colls/detail/transport/vocabulary.hpp>
+#include <colls/schedule.hpp>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+namespace colls::inline v1::detail::rdma {
+
+struct trial_listener final : message_transport::listener {
+    std::string why;
+    std::vector<int> gone;
+
+    void heard(int peer, const control_message& what) override {
+        if (what.what == control_kind::leave) gone.push_back(peer);
+    }
+    void lost(int peer, const char* reason) override { failed(peer, reason); }
+    void failed(int peer, const char* reason) override {
+        if (why.empty()) why = "to rank " + std::to_string(peer) + ": " + reason;
+    }
+    void unexpected(int peer, const message_label&, const message_label&, std::size_t, std::size_t) override {
+        failed(peer, "its first message is another one");
+    }
+};
+
+/// Sends a message of 8 bytes to each rank of `to`, and waits for one from each of `from`, for so many seconds at most.
+/// Returns why one does not pass; nothing if all do. `t` has had no call yet, and is used for nothing else.
+inline std::string try_out(
+    message_transport& t, const std::vector<int>& to, const std::vector<int>& from, double seconds) {
+    trial_listener heard;
+    std::vector<std::uint64_t> places(from.size() + 1);
+    const auto place = [&](std::size_t i) {
+        return piece{reinterpret_cast<std::byte*>(&places[i]), sizeof places[i]};
+    };
+    t.listening = &heard;
+    t.linger = std::min(seconds, 1.0);
+    for (std::size_t i = 0; i < from.size(); ++i) {
+        const piece p = place(i);
+        t.receive(from[i], {}, &p, 1);
+    }
+    const piece own = place(from.size());
+    for (const int r : to) t.send(r, {}, &own, 1);
+    t.flush();
+    for (const double until = seconds_now() + seconds; heard.why.empty(); t.idle(1e-3)) {
+        t.progress();
+        int missing = none;
+        for (const int r : from)
+            if (t.received(r) == 0) missing = r;
+        for (const int r : to)
+            if (t.sent(r) == 0) missing = r;
+        if (missing == none) break;
+        const bool gone = std::find(heard.gone.begin(), heard.gone.end(), missing) != heard.gone.end();
+        if (gone || seconds_now() > until) heard.failed(missing, "no message passes between the devices");
+    }
+    if (!heard.why.empty()) t.abandon();
+    t.listening = nullptr;
+    return heard.why;
+}
+
+}  // namespace colls::inline v1::detail::rdma
