@@ -44,9 +44,16 @@ public:
         fs::create_symlink(at / "infiniband" / name, root_ / "class/infiniband" / name);
         fs::create_symlink(at, at / "infiniband" / name / "device");
     }
+    /// The cores of a NUMA node, as the system lists them.
+    void node(int number, const std::string& cores) {
+        const fs::path at = root_ / "devices/system/node" / ("node" + std::to_string(number));
+        fs::create_directories(at);
+        write(at / "cpulist", cores);
+    }
     /// A device of software: no PCI device.
     void soft(const std::string& name) { fs::create_directories(root_ / "class/infiniband" / name); }
 
+    std::string root() const { return root_.string(); }
     pci_tree tree() const { return pci_tree(root_.string()); }
     /// What each GPU takes of these cards.
     std::vector<std::string> taken(const std::vector<std::string>& cards) const {

@@ -1,5 +1,5 @@
-// RDMA that nothing asks for: it is taken where all ranks have it and reach one another by it. The devices are TCP here;
-// scripts/test-verbs has the same with real ones.
+// RDMA that nothing asks for: it is taken where all ranks have it and reach one another by it. The devices are TCP
+// here; scripts/test-verbs has the same with real ones.
 #include "catch.hpp"
 
 #include "support/every_transport.hpp"
@@ -102,8 +102,8 @@ formed form(const std::vector<fate>& fates, const char* variable, double timeout
         dup2(fileno(output), 2);
         exchange_over_group exchange(processes);
         try {
-            colls::communicator comm = colls::bootstrap(
-                rank, processes.size(), exchange, {.interface_name = "lo", .timeout = timeout});
+            colls::communicator comm =
+                colls::bootstrap(rank, processes.size(), exchange, {.interface_name = "lo", .timeout = timeout});
             for (const std::size_t count : {1u, 300'000u}) {
                 std::vector<int> x(count, rank + 1);
                 colls::all_reduce(comm, x, colls::sum);

@@ -34,9 +34,7 @@ inline std::string try_out(
     message_transport& t, const std::vector<int>& to, const std::vector<int>& from, double seconds) {
     trial_listener heard;
     std::vector<std::uint64_t> places(from.size() + 1);
-    const auto place = [&](std::size_t i) {
-        return piece{reinterpret_cast<std::byte*>(&places[i]), sizeof places[i]};
-    };
+    const auto place = [&](std::size_t i) { return piece{reinterpret_cast<std::byte*>(&places[i]), sizeof places[i]}; };
     t.listening = &heard;
     t.linger = std::min(seconds, 1.0);
     for (std::size_t i = 0; i < from.size(); ++i) {

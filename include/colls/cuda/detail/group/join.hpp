@@ -4,6 +4,7 @@
 
 #include <colls/bootstrap/member_exchange.hpp>
 #include <colls/cuda/detail/driver.hpp>
+#include <colls/cuda/detail/far/near_device.hpp>
 #include <colls/cuda/detail/group/joint_steps.hpp>
 #include <colls/cuda/detail/group/local_ranks.hpp>
 #include <colls/cuda/detail/group/peer_watch.hpp>
@@ -399,6 +400,7 @@ private:
         }
         if (each != 0) each = first;
         const std::uint64_t window = (std::max<std::uint64_t>(o_.far_bytes, 4096) + 127) / 128 * 128;
+        const near_device there(own_.device);  // the windows are pinned where they are touched first
         auto f = std::make_unique<far_group>(device_, std::move(places), far_layout{n_, channels, window, 1024});
         far_ = f.get();
         joined_.ranks->set_far(std::move(f), host_of, each);
@@ -417,6 +419,7 @@ private:
         meeting_by_host meet(host_);
         {
             const v1::detail::connections_for_gpu near_it(own_.device);
+            const near_device there(own_.device);
             far_->set_network(v1::detail::bootstrap_of_program.load(std::memory_order_relaxed)(rank_, n_, meet));
         }
         places_of_channels places{};
@@ -429,6 +432,7 @@ private:
         tell(places, all);
         attempt([&] {
             local_ranks& ranks = *joined_.ranks;
+            const near_device there(own_.device);  // and so are the proxy, and what it registers
             far_->connect(
                 all[0].of, [&ranks](const proxy::notice& n) { ranks.order(n.why, n.peer, n.text.c_str(), n.told_by); },
                 [&ranks](proxy::notice& n) { return ranks.has_failed(n); });
