@@ -57,7 +57,7 @@ public:
             if (!g_.any(is_left)) break;
             move();
         }
-        failed = g_.any(failed) || !confirm_peers();
+        failed = g_.any(failed) || must_give_up(g_, channel_, lanes(), none, [this](int i) { return lane(i).peer; });
         return !g_.any(failed);
     }
 
@@ -354,17 +354,6 @@ private:
         if (g_.index() != 0) return;
         mailed = first + static_cast<std::uint32_t>(posts);
         g_.release(far.mailed(channel_), mailed);
-    }
-
-    /// What was read from a rank is valid only if it had not given up when the last read was over: see
-    /// schedule_executor. False: one had.
-    COLLS_DEVICE bool confirm_peers() {
-        bool failed = false;
-        if (g_.index() < lanes()) g_.fence();
-        COLLS_ROLLED
-        for (int i = g_.index(); i < lanes(); i += g_.size())
-            failed = is_told_to_end(g_, channel_, lane(i).peer, none, false, false) || failed;
-        return !failed;
     }
 
     mutable G g_;

@@ -323,7 +323,10 @@ private:
     COLLS_DEVICE bool advance() {
         if (phase_ == phase::deliver) {
             g_.any(false);  // all threads have read scratch memory, which the next chunk overwrites
-            if (++chunk_ >= static_cast<std::uint32_t>(call().chunks)) return confirm_peers();
+            if (++chunk_ >= static_cast<std::uint32_t>(call().chunks)) {
+                failed_ = g_.any(must_give_up(g_, channel(), n(), rounds(), [](int r) { return r; }));
+                return false;
+            }
             round_ = 0;
             begin(phase::stage);
             return true;
@@ -347,17 +350,6 @@ private:
         const bool lands = synchronise(receives, move_landed ? round_ : round_ - 1, reached);
         begin(move_landed ? phase::move_landed : !receives ? phase::deliver : lands ? phase::land : phase::receive);
         return !failed_;
-    }
-    /// Ends the call: returns false. The caller of a rank that has given up may overwrite its buffers, so what was read
-    /// from a rank is valid only if it had not given up when the last read was over.
-    COLLS_DEVICE bool confirm_peers() {
-        bool failed = false;
-        if (g_.index() < n()) g_.fence();  // all threads have read what they read: they have met since
-        COLLS_ROLLED
-        for (int r = g_.index(); r < n(); r += g_.size())
-            failed = is_told_to_end(g_, channel(), r, rounds(), false, false) || failed;
-        failed_ = g_.any(failed);
-        return false;
     }
     /// Waits until the peers that read from this rank in round `read`, and if `reads` those that it reads from in this
     /// round, have published `value`. Returns whether what it receives in this round lands in scratch memory first.

@@ -53,6 +53,19 @@ COLLS_DEVICE_CALLED bool is_told_to_end(G g, int channel, int peer, int round, b
     return word != 0;
 }
 
+/// At the end of a call, by all threads: had one of `count` ranks given up when the last read was over? What was read
+/// from it is not valid then, since its caller may overwrite its buffers. `peer_of(i)`: the i-th of them. Returns
+/// whether this rank has given up, as this thread sees it.
+template <class G, class Peer>
+COLLS_DEVICE bool must_give_up(G& g, int channel, int count, int round, Peer peer_of) {
+    bool failed = false;
+    if (g.index() < count) g.fence();  // all threads have read what they read: they have met since
+    COLLS_ROLLED
+    for (int i = g.index(); i < count; i += g.size())
+        failed = is_told_to_end(g, channel, peer_of(i), round, false, false) || failed;
+    return failed;
+}
+
 /// The pauses of one wait for a peer.
 template <class G>
 class backoff {
