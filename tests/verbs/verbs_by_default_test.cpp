@@ -81,7 +81,8 @@ struct formed {
 
 /// Forms a group of ranks whose devices have these fates, of which two at a time are on a host, and checks a call.
 /// `variable`: COLLS_TRANSPORT; empty: not set.
-formed form(const std::vector<fate>& fates, const char* variable, double timeout = 20, bool works = true) {
+formed form(const std::vector<fate>& fates, const char* variable, double timeout = 20, bool works = true,
+    const char* debug = "info") {
     std::FILE* const output = std::tmpfile();
     REQUIRE(output != nullptr);
     common<std::atomic<int>[3]> counts;
@@ -90,7 +91,7 @@ formed form(const std::vector<fate>& fates, const char* variable, double timeout
         own_fate = fates[static_cast<std::size_t>(rank)];
         device_of_tcp::rank = rank;
         setenv("COLLS_HOST", ("host" + std::to_string(rank / 2)).c_str(), 1);
-        setenv("COLLS_DEBUG", "info", 1);
+        setenv("COLLS_DEBUG", debug, 1);
         setenv("COLLS_TRANSPORT", variable, 1);
         if (own_fate != fate::absent)
             hosts::open_verbs = [](int r, const address&) -> std::shared_ptr<hosts::inter_node_transport> {
@@ -178,6 +179,16 @@ TEST_CASE("where one rank cannot take RDMA, all take TCP, and the text says whic
             if (bad == fate::no_device) CHECK(says(f.said, who + ": no RDMA between hosts: colls: no RDMA device\n"));
             if (bad == fate::deaf) CHECK(says(f.said, who + ": no RDMA between hosts: to rank "));
         }
+}
+
+TEST_CASE("a warning says so if a rank names a device, a port or an address that it cannot take", "[verbs]") {
+    CHECK(form({works, works, fate::no_device}, "", 20, true, "warn").said.empty());
+    for (const char* const name : {"COLLS_VERBS_DEVICE", "COLLS_VERBS_PORT", "COLLS_VERBS_GID"}) {
+        setenv(name, "1", 1);
+        const formed f = form({works, works, fate::no_device}, "", 20, true, "warn");
+        unsetenv(name);
+        CHECK(f.said == "colls: rank 2: no RDMA between hosts: colls: no RDMA device\n");
+    }
 }
 
 TEST_CASE("a device whose messages do not arrive is found by the rank that waits for one", "[verbs]") {

@@ -101,9 +101,7 @@ public:
     }
     /// The system gives this process nothing more for a connection.
     void report_exhausted(int code) {
-        const int before = errno;
         if (listener()) listener()->failed(peer_, system_text(code).c_str());
-        errno = before;
     }
     /// Something waits for the peer's connection, or for its end.
     bool is_urgent() const {
@@ -113,6 +111,7 @@ public:
 
     /// Does what can be done without waiting. False: there is nothing more to do, and the peer is no longer scheduled.
     bool progress() {
+        if (exhausted_ != 0) report_exhausted(std::exchange(exhausted_, 0));
         if (own_.is_connecting()) check_connecting();
         if (own_.carries_frames()) read(own_, most_reads);
         if (theirs_.is_open()) read(theirs_, most_reads);
@@ -192,7 +191,7 @@ private:
         own_.start_connecting();
         own_.fd = start_connect(at_);
         if (!own_.fd || !shared_->node.watch(own_)) {
-            if (is_exhausted(errno)) report_exhausted(errno);
+            exhausted_ = is_exhausted(errno) ? errno : 0;
             return close(own_, errno);
         }
         check_connecting();
@@ -419,6 +418,7 @@ private:
     bool lower_ = false;              // this rank is the lower of the two
     connection_socket own_, theirs_;  // made by this rank, and by the peer
     int attempts_ = 0;                // to connect
+    int exhausted_ = 0;               // an errno, for the next `progress`
     double attempted_at_ = 0;         // the last of them
     fifo<control_frame> repeats_;     // `broken` that was written behind messages
     bool awaited_ = false;
