@@ -714,6 +714,59 @@ TEST_CASE("tcp: a connection that ends before it has said whose it is, is droppe
     }) == "");
 }
 
+namespace {
+struct ended_owner final : tcp_connection_owner {
+    std::uint64_t number = 0;
+    std::uint64_t group() const override { return number; }
+    void accept_connection(const peer_hello&, descriptor&&) override {}
+    void socket_ready(watched_socket&) override {}
+    void connections_exhausted(int) override {}
+};
+}  // namespace
+
+TEST_CASE(
+    "tcp: a node drops what comes for the latest groups that have ended, 1,024 of them or more", "[tcp_transport]") {
+    meeting_place place(1);
+    tcp_node node(place.take(0));
+    std::uint64_t ended = 0;
+    const auto end_groups_to = [&](std::uint64_t last) {
+        ended_owner o;
+        for (; ended < last; node.remove(o)) {
+            o.number = ++ended;
+            node.add(o);
+        }
+    };
+    // Whether a connection for the group is kept, as if it were early.
+    const auto waits = [&](std::uint64_t group) {
+        const descriptor fd = start_connect(place.members[0]);
+        REQUIRE(wait_for(fd.get(), POLLOUT, seconds_now() + patience_s));
+        std::byte hello[peer_hello_bytes];
+        encode(peer_hello{group, 1, 0}, hello);
+        REQUIRE(send_all(fd.get(), hello, sizeof hello, seconds_now() + patience_s) == 0);
+        const std::size_t before = node.pending();
+        char x;
+        for (const double until = seconds_now() + 0.2; seconds_now() < until;) {
+            node.poll_events();
+            if (recv(fd.get(), &x, 1, MSG_DONTWAIT) == 0) return false;
+        }
+        REQUIRE(node.pending() == before + 1);
+        return true;
+    };
+    end_groups_to(2048);
+    CHECK_FALSE(waits(1));
+    CHECK_FALSE(waits(2048));
+    end_groups_to(2049);
+    CHECK(waits(1));
+    CHECK(waits(1024));
+    CHECK_FALSE(waits(1025));
+    CHECK_FALSE(waits(2049));
+    end_groups_to(3072);
+    CHECK_FALSE(waits(1025));
+    end_groups_to(3073);
+    CHECK(waits(2048));
+    CHECK_FALSE(waits(2049));
+}
+
 TEST_CASE("tcp: of too many connections that are silent, or too early, the oldest are dropped", "[tcp_transport]") {
     meeting_place place(1);
     tcp_node node(place.take(0));
