@@ -33,9 +33,11 @@ std::vector<int> numbers_to(int n) {
 }
 /// What join says of a list that is wrong, or "".
 std::string refusal_of(colls::endpoint& e, const char* uuid, const std::vector<std::string>& list) {
+    bool accepted = false;
     try {
-        colls::join(e, uuid, list);
+        colls::join(e, uuid, list, {.accepted = [&] { accepted = true; }});
     } catch (const colls::error& x) {
+        if (accepted) return "accepted, and then refused";
         return x.code() == errc::invalid_argument ? x.what() : std::string("another code: ") + x.what();
     }
     return "";
@@ -92,8 +94,10 @@ TEST_CASE("join: a wrong list is refused in words, before anything is sent", "[e
     colls::communicator comm = colls::join(e, "a", std::vector{own});
     check_group(comm, {0}, 0);
     CHECK(says(refusal_of(e, "a", {own}), "used that uuid before"));
-    colls::communicator again = colls::join(e, "b", std::vector{own});
+    int accepted = 0;
+    colls::communicator again = colls::join(e, "b", std::vector{own}, {.accepted = [&] { ++accepted; }});
     check_group(again, {0}, 0);
+    CHECK(accepted == 1);
 
     colls::endpoint moved = std::move(other);
     CHECK(says(refusal_of(other, "a", {own}), "it is closed"));

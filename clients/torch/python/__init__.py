@@ -44,6 +44,7 @@ def _create(options, _backend_options):
         options.timeout.total_seconds(),
         options.group_id,
         options.global_ranks_in_group,
+        enable_reconfigure=getattr(options, "enable_reconfigure", False),
     )
 
 
@@ -53,8 +54,27 @@ def register():
         dist.Backend.register_backend("colls", _create, extended_api=True, devices=["cpu"])
 
 
+def _correct_shrink_group():
+    """torch's shrink_group takes each backend for CPUs for gloo's class, and DistributedDataParallel then crashes."""
+    from torch.distributed import distributed_c10d
+
+    create = getattr(distributed_c10d, "_create_shrunk_process_group", None)
+    if create is None:
+        return
+
+    def create_and_correct(new_backend, *arguments, **named):
+        group = create(new_backend, *arguments, **named)
+        if new_backend.name() == "colls":
+            group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.CUSTOM, new_backend)
+            group._set_default_backend(dist.ProcessGroup.BackendType.CUSTOM)
+        return group
+
+    distributed_c10d._create_shrunk_process_group = create_and_correct
+
+
 # A program may end without destroy_process_group. What it has sent by then is to arrive, where the receiver comes soon.
 atexit.register(_backend.finish_sends, 10.0)
 
 if dist.is_available():
     register()
+    _correct_shrink_group()

@@ -3,6 +3,7 @@
 
 #include "call_queue.hpp"
 #include "message_queue.hpp"
+#include "own_endpoint.hpp"
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
@@ -14,22 +15,59 @@ using c10::intrusive_ptr;
 
 /// All functions are those of c10d::Backend, for tensors in the memory of the host.
 class backend final : public c10d::Backend {
+    /// The ranks that this process is in a group with, until shutdown or reconfigure.
+    struct group {
+        group(membership of, colls::communicator for_calls, colls::communicator for_messages, milliseconds timeout,
+            std::shared_ptr<const abort_hooks> hooks)
+            : who(of),
+              calls(std::make_shared<call_queue>(std::move(for_calls), of, hooks)),
+              messages(std::make_shared<message_queue>(std::move(for_messages), of, timeout, hooks)) {}
+
+        const membership who;
+        const std::shared_ptr<call_queue> calls;
+        const std::shared_ptr<message_queue> messages;
+        std::string uuid{};                  ///< of the join; empty: it was formed over the store
+        std::vector<std::string> handles{};  ///< by rank, of a join
+        mutable std::atomic<std::uint64_t> calls_made{0}, messages_made{0}, monitored{0}, shrunk{0};
+    };
+    using group_pointer = std::shared_ptr<const group>;
+
 public:
-    /// Forms the group over the store. Collective. `title`: with which the names of profiled events begin.
-    backend(intrusive_ptr<c10d::Store> store, membership who, intrusive_ptr<Options> how, std::string title = "colls");
+    /// Forms the group over the store. Collective. `title`: with which the names of profiled events begin. `call`:
+    /// which one all ranks make.
+    backend(intrusive_ptr<c10d::Store> store, membership who, intrusive_ptr<Options> how, std::string title = "colls",
+        const char* call = "init_process_group");
+    /// Without a group, until reconfigure.
+    struct no_group {};
+    backend(no_group, intrusive_ptr<c10d::Store> store, const membership& who, intrusive_ptr<Options> how,
+        std::string title = "colls");
     ~backend() override;
 
     const std::string getBackendName() const override { return "colls"; }
     intrusive_ptr<Options> getBackendOptions() override { return how_; }
     void setTimeout(milliseconds timeout) override;
-    std::uint64_t getSequenceNumberForGroup() override { return calls_; }
+    std::uint64_t getSequenceNumberForGroup() override;
     bool supportsSplitting() const override { return true; }
     intrusive_ptr<c10d::Backend> split(const intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
         const intrusive_ptr<Options>& opts) override;
     intrusive_ptr<c10d::Backend> merge(const intrusive_ptr<c10d::Store>& store, const intrusive_ptr<Options>& opts,
         const int& rank, const int& size) override;
-    void abort() override;
+    void abort() override { abort("the process group was aborted"); }
     void shutdown() override;
+
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+    bool supportsShrinking() const override { return true; }
+    intrusive_ptr<c10d::Backend> shrink(const std::vector<std::int64_t>& ranks_to_exclude, int shrink_flags,
+        const intrusive_ptr<Options>& opts) override;
+    bool supportsReconfigure() const override { return true; }
+    c10d::ReconfigureHandle get_reconfigure_handle() const override { return own_endpoint_of_group()->handle(); }
+    intrusive_ptr<c10d::Work> reconfigure(const c10d::ReconfigureOptions& opts) override;
+#endif
+#ifdef C10D_BACKEND_HAS_HOOKS
+    bool supportsAbortHooks() const override { return true; }
+    void registerAbortHook(std::int64_t id, c10d::AbortHook hook) override { hooks_->add(id, std::move(hook)); }
+    void unregisterAbortHook(std::int64_t id) override { hooks_->remove(id); }
+#endif
 
     intrusive_ptr<c10d::Work> broadcast(tensors& x, const c10d::BroadcastOptions& opts) override;
     intrusive_ptr<c10d::Work> allreduce(tensors& x, const c10d::AllreduceOptions& opts) override;
@@ -62,24 +100,36 @@ public:
 
 private:
     c10d::Store& own_store();
+    /// Throws where this process is in none.
+    group_pointer current(const char* call) const;
+    /// The same, or null.
+    group_pointer current_or_none() const;
+    void become(group_pointer g);
+    void abort(const char* why);
     /// Makes a work with these outputs, and runs f as its call.
     template <class Opts, class F>
-    intrusive_ptr<c10d::Work> run(
-        c10d::OpType type, const char* call, const Opts& opts, const tensors& inputs, tensor_lists outputs, F&& f);
+    intrusive_ptr<c10d::Work> run(const group& g, c10d::OpType type, const char* call, const Opts& opts,
+        const tensors& inputs, tensor_lists outputs, F&& f);
     profiled_call profiled(const char* call, const tensors& inputs) const;
-    work_pointer message(c10d::OpType type, const char* call, const tensors& x);
-    void check_peer(const char* call, int peer) const;
+    work_pointer message(const group& g, c10d::OpType type, const char* call, const tensors& x);
+    static void check_peer(const group& g, const char* call, int peer);
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+    std::shared_ptr<own_endpoint> own_endpoint_of_group() const;
+    group_pointer join(own_endpoint& own, const std::string& uuid, std::vector<std::string> handles,
+        milliseconds timeout, std::function<void()> accepted);
+#endif
 
-    const membership who_;
     const std::string title_;
     const intrusive_ptr<Options> how_;
     const intrusive_ptr<c10d::Store> store_;
+    const std::shared_ptr<abort_hooks> hooks_ = std::make_shared<abort_hooks>();
     std::mutex own_store_mutex_;
     intrusive_ptr<c10d::Store> own_store_;
-    std::atomic<std::uint64_t> calls_{0}, messages_{0};
-    std::uint64_t monitored_ = 0;
-    std::shared_ptr<call_queue> calls_of_group_;
-    std::shared_ptr<message_queue> messages_of_group_;
+    std::mutex reconfiguring_;
+    mutable std::mutex group_mutex_;  ///< of what is below
+    group_pointer group_;
+    std::string why_no_group_ = "has been destroyed";
+    mutable std::shared_ptr<own_endpoint> own_endpoint_;
 };
 
 }  // namespace colls_torch

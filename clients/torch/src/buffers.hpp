@@ -136,22 +136,34 @@ inline dynamic::reduction reduction_of(const c10d::ReduceOp& op, const at::Tenso
     }
 }
 
-/// A plain tensor that stands for another one during a call.
+/// A plain tensor that stands for another one during a call. In place, that may be an expanded one: of its elements
+/// that share a place the last one counts, as with gloo.
 class plain_output {
 public:
     explicit plain_output(const at::Tensor& t, bool with_contents = false)
+        : plain_output(t, with_contents, with_contents) {}
+    plain_output(const at::Tensor& t, bool with_contents, bool in_place)
         : target_(t),
           own_(is_plain(t)     ? t
                : with_contents ? plain(t)
-                               : at::empty(t.sizes(), t.options())) {}
+                               : at::empty(t.sizes(), t.options())),
+          in_place_(in_place) {}
     const at::Tensor& tensor() const { return own_; }
     /// Copies the result to where it belongs.
     void deliver() const {
-        if (!own_.is_same(target_)) target_.copy_(own_);
+        if (own_.is_same(target_)) return;
+        at::Tensor to = target_, from = own_;
+        for (std::int64_t d = 0; in_place_ && d < to.dim(); ++d) {
+            if (to.stride(d) != 0 || to.size(d) < 2) continue;
+            from = from.narrow(d, to.size(d) - 1, 1);
+            to = to.narrow(d, 0, 1);
+        }
+        to.copy_(from);
     }
 
 private:
     const at::Tensor target_, own_;
+    const bool in_place_;
 };
 
 /// Several tensors of one type as one buffer: where they lie in a row already, that; else a copy.

@@ -24,7 +24,8 @@ namespace colls_torch {
 /// the queue's own thread, or in the thread that waits for it first.
 class call_queue final : public driver, public std::enable_shared_from_this<call_queue> {
 public:
-    call_queue(colls::communicator comm, membership who) : comm_(std::move(comm)), who_(std::move(who)) {}
+    call_queue(colls::communicator comm, membership who, std::shared_ptr<const abort_hooks> hooks)
+        : comm_(std::move(comm)), who_(std::move(who)), hooks_(std::move(hooks)) {}
     ~call_queue() override { stop(); }
 
     /// Makes a call: f(communicator), in this thread or later. Returns its work, which has the error where f throws.
@@ -76,15 +77,31 @@ public:
         return true;
     }
 
-    /// Breaks the group, so that all ranks' calls fail. Where a call is under way in another thread, after that.
+    /// Breaks the group, so that all ranks' calls fail, also the one that is under way in another thread.
     void abort(std::string_view why) {
-        std::unique_lock lock(mutex_);
-        for (auto& c : waiting_)
-            c.result->end(std::make_exception_ptr(
-                c10::DistBackendError({__func__, __FILE__, __LINE__}, "colls: " + std::string(why))));
-        waiting_.clear();
-        if (!busy_ && comm_.size() > 0) comm_.abort(why);
+        if (!leaves_.load(std::memory_order_relaxed)) hooks_->run();
+        std::deque<queued_call> waiting;
+        {
+            const std::lock_guard lock(mutex_);
+            waiting.swap(waiting_);
+            if (comm_.size() > 0) comm_.abort(why);
+        }
+        const auto failed = std::make_exception_ptr(c10::DistBackendError(
+            {__func__, __FILE__, __LINE__}, "colls: rank " + std::to_string(who_.rank) + ": " + std::string(why)));
+        for (queued_call& c : waiting) c.result->end(failed);  // runs callbacks
+        const std::lock_guard lock(mutex_);
         changed_.notify_all();
+    }
+    /// Leaves the group for another one. What is not over ends by an error that says why; where all is, the other ranks
+    /// can finish their calls.
+    void leave(std::string_view why) {
+        leaves_.store(true, std::memory_order_relaxed);
+        const bool idle = [&] {
+            const std::lock_guard lock(mutex_);
+            return !busy_ && waiting_.empty();
+        }();
+        if (!idle) abort(why);
+        stop();
     }
     /// Runs what has been queued, and leaves the group. In a process that was forked from the rank it does nothing.
     void stop() {
@@ -98,15 +115,10 @@ public:
             changed_.notify_all();
         }
         for (std::thread& t : workers_) t.get_id() == std::this_thread::get_id() ? t.detach() : t.join();
-        workers_.clear();
-        comm_ = {};
-    }
-    /// The group's memory. Runs while no call does.
-    template <class F>
-    auto with_communicator(F f) {
         std::unique_lock lock(mutex_);
+        workers_.clear();
         while (busy_) ++sleepers_, changed_.wait(lock), --sleepers_;
-        return f(comm_);
+        comm_ = {};
     }
     const membership& who() const { return who_; }
 
@@ -128,7 +140,7 @@ private:
             f(comm_);
             return nullptr;
         } catch (...) {
-            return as_torch_error(who_);
+            return leaves_.load(std::memory_order_relaxed) ? as_torch_error(who_) : as_failure_of_call(who_, *hooks_);
         }
     }
     void run_first(std::unique_lock<std::mutex>& lock) {
@@ -165,13 +177,15 @@ private:
 
     colls::communicator comm_;
     const membership who_;
+    const std::shared_ptr<const abort_hooks> hooks_;
     milliseconds timeout_{0};  ///< that the communicator has; 0: none has been set
     std::mutex mutex_;
     std::condition_variable changed_;
     std::deque<queued_call> waiting_;
     bool busy_ = false, stopped_ = false;
-    int sleepers_ = 0;        ///< threads that wait for a change
-    std::size_t ending_ = 0;  ///< threads that run callbacks of a work that is over
+    std::atomic<bool> leaves_{false};  ///< no failure: no hook is to run
+    int sleepers_ = 0;                 ///< threads that wait for a change
+    std::size_t ending_ = 0;           ///< threads that run callbacks of a work that is over
     std::vector<std::thread> workers_;
     const pid_t process_ = getpid();
 };

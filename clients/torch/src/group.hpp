@@ -1,6 +1,8 @@
 // A communicator over c10d's store, and how its errors reach torch.
 #pragma once
 
+#include "abort_hooks.hpp"
+
 #include <colls/bootstrap.hpp>
 #include <colls/error.hpp>
 
@@ -28,13 +30,22 @@ struct membership {
             text += " (global rank " + std::to_string(global_ranks[at]) + ")";
         return text;
     }
+    /// That of a group of these of its ranks, where this process is rank `at`.
+    membership part(const std::vector<int>& ranks, int at) const {
+        membership who{at, static_cast<int>(ranks.size()), {}};
+        for (const int r : ranks)
+            who.global_ranks.push_back(
+                global_ranks.empty() ? static_cast<std::uint64_t>(r) : global_ranks[static_cast<std::size_t>(r)]);
+        return who;
+    }
 };
 
 /// c10d's store, as colls uses one. Several groups may be formed over it, one after the other.
 class store_of_torch final : public colls::key_value_store {
 public:
-    store_of_torch(c10::intrusive_ptr<c10d::Store> store, const membership& who)
-        : store_(std::move(store)), who_(who) {}
+    /// `call`: which one all ranks make.
+    store_of_torch(c10::intrusive_ptr<c10d::Store> store, const membership& who, const char* call)
+        : store_(std::move(store)), who_(who), call_(call) {}
     void set(std::string_view key, const void* value, std::size_t bytes) override {
         const auto* const from = static_cast<const std::uint8_t*>(value);
         store_->set(std::string(key), std::vector<std::uint8_t>(from, from + bytes));
@@ -46,7 +57,7 @@ public:
         } catch (const std::exception& x) {
             const std::string rank(key.substr(key.rfind('/') + 1));
             C10_THROW_ERROR(DistBackendError,
-                "colls: " + who_.name_of(std::atoi(rank.c_str())) + " has not come to init_process_group: " + x.what());
+                "colls: " + who_.name_of(std::atoi(rank.c_str())) + " has not come to " + call_ + ": " + x.what());
         }
         TORCH_CHECK(found.size() == bytes, "colls: the store's key ", std::string(key), " has ", found.size(),
             " bytes and not ", bytes, ": something else uses the same store and prefix");
@@ -56,6 +67,7 @@ public:
 private:
     const c10::intrusive_ptr<c10d::Store> store_;
     const membership& who_;
+    const char* const call_;
 };
 
 /// The exception under way as one that torch translates: DistBackendError where other ranks are concerned. To be called
@@ -83,6 +95,26 @@ inline std::exception_ptr as_torch_error(const membership& who) {
     } catch (...) {
         return std::current_exception();
     }
+}
+/// Without the places in torch's code.
+inline std::string text_of(const std::exception_ptr& failed) {
+    try {
+        std::rethrow_exception(failed);
+    } catch (const c10::Error& x) {
+        return x.what_without_backtrace();
+    } catch (const std::exception& x) {
+        return x.what();
+    }
+}
+/// The same for a call of a group. Where that is broken by it, the hooks run first.
+inline std::exception_ptr as_failure_of_call(const membership& who, const abort_hooks& hooks) {
+    const std::exception_ptr failed = as_torch_error(who);
+    try {
+        std::rethrow_exception(failed);
+    } catch (const c10::DistBackendError&) {
+        hooks.run();
+    } catch (...) {}
+    return failed;
 }
 
 }  // namespace colls_torch

@@ -60,11 +60,13 @@ private:
 class message_queue final : public driver {
 public:
     /// Collective.
-    message_queue(colls::communicator comm, membership who, milliseconds timeout)
+    message_queue(
+        colls::communicator comm, membership who, milliseconds timeout, std::shared_ptr<const abort_hooks> hooks)
         : packets_((comm.set_timeout(timeout), std::move(comm))),
           data_(packets_.split(0, who.rank)),
           bells_(packets_),
           who_(std::move(who)),
+          hooks_(std::move(hooks)),
           set_timeout_(timeout),
           timeout_(timeout) {
         const auto n = static_cast<std::size_t>(who_.size);
@@ -131,17 +133,7 @@ public:
         for (message_queue* const q : queues_) {
             if (getpid() != q->process_) continue;
             std::unique_lock lock(q->mutex_);
-            looking look(*q, true);
-            while ((q->has_sends_ || !q->new_sends_.empty()) && clock::now() < until) {
-                q->finishes_ = true;
-                if (q->busy_) {
-                    ++q->sleepers_;
-                    q->changed_.wait_until(lock, until);
-                    --q->sleepers_;
-                } else {
-                    q->step(lock) ? look.moved() : look.rest(lock);
-                }
-            }
+            q->finish_sends(lock, until);
         }
     }
     /// Ends what is under way by an error.
@@ -151,6 +143,17 @@ public:
         changed_.notify_all();
         bells_.ring_own();
         if (!busy_) step(lock);
+    }
+    /// Leaves the group for another one. Receivers have a short while for what was sent; what is not over by then ends
+    /// by an error that says why.
+    void leave(std::string_view why) {
+        {
+            std::unique_lock lock(mutex_);
+            leaves_.store(true, std::memory_order_relaxed);
+            finish_sends(lock, clock::now() + std::chrono::seconds(1));
+            if (has_sends_ || has_receives_ || !new_sends_.empty() || !new_receives_.empty()) aborted_ = why;
+        }
+        stop();
     }
     /// Finishes sends that have been begun. Receives that are still open are ended by an error, on all ranks.
     void stop() {
@@ -168,11 +171,12 @@ public:
         if (worker_.joinable()) worker_.get_id() == std::this_thread::get_id() ? worker_.detach() : worker_.join();
         std::unique_lock lock(mutex_);
         if (packets_.size() == 0) return;
-        for (looking look(*this, true); !new_sends_.empty() || has_sends_;) step(lock) ? look.moved() : look.rest(lock);
+        finish_sends(lock, clock::time_point::max());
         if (has_receives_ || !new_receives_.empty()) {
-            aborted_ = "its process group is destroyed while messages are under way";
-            step(lock);
+            if (aborted_.empty()) aborted_ = "its process group is destroyed while messages are under way";
+            for (looking look(*this, true); has_receives_ || !new_receives_.empty();) advance_once(lock, look);
         }
+        while (busy_) ++sleepers_, changed_.wait(lock), --sleepers_;
         spare_.clear();
         packets_ = {};
         data_ = {};
@@ -311,6 +315,24 @@ private:
         if (!busy_) step(lock);
         call_worker();
     }
+    /// Moves messages on, or waits while another thread does.
+    void advance_once(
+        std::unique_lock<std::mutex>& lock, looking& look, clock::time_point until = clock::time_point::max()) {
+        if (busy_) {
+            ++sleepers_;
+            until == clock::time_point::max() ? changed_.wait(lock) : void(changed_.wait_until(lock, until));
+            --sleepers_;
+        } else {
+            step(lock) ? look.moved() : look.rest(lock);
+        }
+    }
+    void finish_sends(std::unique_lock<std::mutex>& lock, clock::time_point until) {
+        looking look(*this, true);
+        while ((has_sends_ || !new_sends_.empty()) && clock::now() < until) {
+            finishes_ = true;
+            advance_once(lock, look, until);
+        }
+    }
     /// For what is under way without a thread that waits. Where the worker looks by itself soon it is not woken: most
     /// calls are waited for at once.
     void call_worker() {
@@ -392,7 +414,8 @@ private:
             moved = move_all();
             if (!receives_.empty()) check_deadlines();
         } catch (...) {
-            fail_all(as_torch_error(who_));
+            fail_all(
+                leaves_.load(std::memory_order_relaxed) ? as_torch_error(who_) : as_failure_of_call(who_, *hooks_));
             moved = true;
         }
         decltype(over_) over;
@@ -654,6 +677,7 @@ private:
     colls::communicator packets_, data_;
     const doorbells bells_;
     const membership who_;
+    const std::shared_ptr<const abort_hooks> hooks_;
     // Used by the thread in `step` alone.
     std::vector<awaited_packet> arriving_;  ///< by rank
     std::vector<bool> wanted_;              ///< by rank: a packet
@@ -675,7 +699,8 @@ private:
     std::string aborted_;
     milliseconds timeout_;
     bool busy_ = false, stopped_ = false;
-    bool finishes_ = false;  ///< the program ends
+    bool finishes_ = false;            ///< the program ends, or the group does
+    std::atomic<bool> leaves_{false};  ///< no failure: no hook is to run
     bool has_sends_ = false, has_receives_ = false;
     bool wants_room_ = false;  ///< some send moves on only when a receiver has taken something
     bool worker_rests_ = false;

@@ -11,15 +11,18 @@ import torch.distributed as dist
 
 import colls_torch  # noqa: F401
 
+# Where a call first fails, torch writes its flight recorder to a file, before the error is seen. That takes seconds.
+os.environ.setdefault("TORCH_FR_DUMP_ON_TIMEOUT", "0")
+
 # Forked, since each import of torch takes seconds. The parent has made no threads of torch.
 _processes = multiprocessing.get_context("fork")
 
 
-def _rank(f, rank, size, store_file, backend, errors, arguments):
+def _rank(f, rank, size, store_file, backend, errors, arguments, options):
     try:
         torch.set_num_threads(1)
         store = dist.FileStore(store_file, size)
-        dist.init_process_group(backend, store=store, rank=rank, world_size=size)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, **options)
         f(rank, size, *arguments)
         dist.destroy_process_group()
         errors.put((rank, None))
@@ -33,14 +36,15 @@ def _rank(f, rank, size, store_file, backend, errors, arguments):
     os._exit(0)
 
 
-def run(size, f, *arguments, backend="colls", dies=(), seconds=120):
-    """Calls f(rank, size, *arguments) in a group of `size` ranks. Raises the text of all errors of ranks but those that
-    are to die."""
+def run(size, f, *arguments, backend="colls", dies=(), seconds=120, **options):
+    """Calls f(rank, size, *arguments) in a group of `size` ranks, which init_process_group makes with these options.
+    Raises the text of all errors of ranks but those that are to die."""
     with tempfile.TemporaryDirectory() as folder:
         errors = _processes.Queue()
         store = os.path.join(folder, "store")
         ranks = [
-            _processes.Process(target=_rank, args=(f, r, size, store, backend, errors, arguments)) for r in range(size)
+            _processes.Process(target=_rank, args=(f, r, size, store, backend, errors, arguments, options))
+            for r in range(size)
         ]
         for process in ranks:
             process.start()

@@ -39,7 +39,7 @@ if chosen.backend == "colls":
     def create(options, _):
         return colls_torch._backend.create(
             options.store, options.group_rank, options.group_size, options.timeout.total_seconds(), options.group_id,
-            options.global_ranks_in_group, "gloo")
+            options.global_ranks_in_group, "gloo", getattr(options, "enable_reconfigure", False))
 
     dist.Backend._plugins["GLOO"] = dist.Backend._BackendPlugin(create, True)
     # By this type torch's DDP would take the backend for an object of gloo's class.

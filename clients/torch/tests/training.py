@@ -213,7 +213,6 @@ def killed_under_ddp(rank, n):
             raise
         print(f"rank {rank}, {time.monotonic() - began:.2f} s after rank 1 was killed: {str(error).splitlines()[0]}",
               file=sys.stderr)
-    os._exit(0)
 
 
 class training(unittest.TestCase):
@@ -239,7 +238,7 @@ class training(unittest.TestCase):
     def test_killed_rank_under_ddp_is_named(self):
         for n in (2, 4):
             with self.subTest(ranks=n):
-                run(n, killed_under_ddp, dies=range(n))
+                run(n, killed_under_ddp, dies=(1,))
 
 
 for name in programs:

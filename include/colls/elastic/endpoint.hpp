@@ -4,6 +4,7 @@
 
 #include <colls/communicator.hpp>
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -56,6 +57,9 @@ struct join_options {
     double timeout = 0;
     /// As in bootstrap_options.
     std::string_view interface_name = {};
+    /// Called once the arguments have been found right, before any other process hears of it: here a group that is to
+    /// be replaced can end.
+    std::function<void()> accepted = {};
 };
 
 /// Makes a group from the processes whose handles are listed, with ranks in the order of the list. Collective: each of

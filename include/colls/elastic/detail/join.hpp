@@ -18,6 +18,7 @@ namespace colls::inline v1 {
         refuse_join(uuid, error_text() << "this endpoint has used that uuid before: each attempt needs a new one");
     if (how.timeout < 0) refuse_join(uuid, error_text() << "the timeout is " << how.timeout << " s");
     environment env = environment::read();
+    if (how.accepted) how.accepted();
     star s(e, uuid, list, how.timeout > 0 ? how.timeout : env.timeout);
     s.meet_all();
     env.timeout = s.seconds_left();
