@@ -1,8 +1,8 @@
 // What is left of an MPI program goes on: groups over MPI's messages, with a spare group.
 //     program HOSTS SPLIT VICTIM...
-// The ranks are dealt out to that many hosts (COLLS_HOST); 0: they are on one, and share memory instead. Each victim, a rank of the world, is killed in turn within a
-// collective; the others shrink the group, or one split from it, and check what they compute. Each that comes to the end
-// makes a file "right.RANK" in the working folder.
+// The ranks are dealt out to that many hosts (COLLS_HOST); 0: they are on one, and share memory instead. Each victim, a
+// rank of the world, is killed in turn within a collective; the others shrink the group, or one split from it, and
+// check what they compute. Each that comes to the end makes a file "right.RANK" in the working folder.
 #include <colls/bootstrap.hpp>
 #include <colls/colls.hpp>
 #include <colls/transports/mpi.hpp>
