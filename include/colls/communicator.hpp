@@ -100,6 +100,12 @@ public:
     /// invalid_argument where there is no group.
     void abort(std::string_view why) { handle().by->abort_group(context(), why); }
 
+    /// From now on this group and those that are split from it, directly or not, break together: a rank that waits in
+    /// one of them hears within 100 ms that another one is broken, also where it is not a member of that one. Call it
+    /// on every rank, before the splits. What shrink returns is tied to none. Throws invalid_argument where there is no
+    /// group.
+    void tie_parts() { handle().by->tie_parts(context()); }
+
     /// Sets the deadline of this rank's waits in calls on this communicator, and on those split from it later, instead
     /// of COLLS_TIMEOUT: a std::chrono::duration above 0. Duration::max() means no deadline: a rank then waits for ever
     /// for one that does not come; one that dies is found as before. Not collective. Throws invalid_argument where the

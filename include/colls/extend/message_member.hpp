@@ -1,6 +1,7 @@
 // One rank's part in groups of ranks that pass messages: what a transport implements, with message_transport.
 #pragma once
 
+#include <colls/detail/backend/join.hpp>
 #include <colls/error.hpp>
 #include <colls/extend/formation.hpp>
 #include <colls/extend/host_map.hpp>
@@ -65,6 +66,9 @@ public:
     virtual void close() {}
     /// Null where ranks that remain after a failure can form a group; else what to do instead, for an error.
     virtual const char* cannot_shrink() const { return nullptr; }
+    /// Another group of the same ranks, which outlives failures that this one's transports do not: what breaks it
+    /// breaks this one, and it is shrunk instead. communicator::context() of it; null: there is none.
+    virtual detail::rank_context* spare() const { return nullptr; }
 
     /// What predictions are made from: the same on all ranks of the group.
     virtual const machine& figures() const = 0;

@@ -4,6 +4,11 @@
 #include <colls/communicator.hpp>
 #include <colls/mpi/detail/mpi_header.hpp>
 
+namespace colls::inline v1 {
+struct bootstrap_options;
+class member_exchange;
+}  // namespace colls::inline v1
+
 namespace colls::inline v1::mpi {
 
 /// How the ranks of an MPI communicator are connected.
@@ -15,6 +20,13 @@ struct options {
     /// used by another thread (MPI_THREAD_MULTIPLE), and a wait hook may test the operations of one while the rank
     /// waits in another one.
     bool alone = false;
+    /// By what a group over messages goes on after a failure: colls::bootstrap (<colls/bootstrap.hpp>), or a function
+    /// like it. Null: shrink throws unsupported. The same on all ranks. The group is then made a second
+    /// time without MPI, by its own addresses: a socket for each rank, and connections where one waits for another for
+    /// longer than 10 ms. By these it hears of deaths; shrink makes the new group of them, whose messages are the
+    /// library's own (TCP, RDMA, or shared memory where all of it are on one host). Groups that are split off have one,
+    /// too. The launcher must let the others live: see docs/error_handling.md.
+    communicator (*spare)(int rank, int size, member_exchange& exchange, const bootstrap_options& how) = nullptr;
 };
 
 /// A group of the ranks of `users`, an intracommunicator. Collective over `users`, which stays the program's: it may
@@ -36,8 +48,8 @@ struct options {
 /// Throws colls::error: invalid_argument where MPI is not initialised or `users` is an intercommunicator; peer_failed,
 /// with the text of MPI, where `users` returns errors (MPI_ERRORS_RETURN). Later errors of MPI are reported the same
 /// way, unless MPI ends the program: MPICH asks the handler of MPI_COMM_WORLD first, and launchers end all ranks when
-/// one dies. shrink throws unsupported over messages. Cost: two to four MPI_Allgathers of 64 bytes at most; over
-/// messages one, MPI_Comm_create, one split and one broadcast.
+/// one dies. Over messages shrink throws unsupported where there is no options::spare. Cost: two to four MPI_Allgathers
+/// of 64 bytes at most; over messages one, MPI_Comm_create, one split and one broadcast.
 communicator communicator_of(MPI_Comm users, const options& how = {});
 
 /// Makes progress for MPI: a hook for set_wait_hook, for groups that communicator_of has not made. Does nothing before

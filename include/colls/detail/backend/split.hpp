@@ -150,6 +150,7 @@ inline std::unique_ptr<rank_context> split_off(rank_context& self, int color, in
     }
     part->forming_from = nullptr;
     part->join(self);
+    part->tie = self.tie;
     bool several = false;
     for (const wish& w : wishes) several = several || (w.color >= 0 && w.color != color);
     error_text label;

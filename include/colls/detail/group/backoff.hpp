@@ -126,6 +126,8 @@ private:
     }
     /// Seconds that a rank sleeps over messages where other threads use the same connections, and wake it not.
     static constexpr double nap_beside_threads = 50e-6;
+    /// Likewise at a peer's bell, where another group may break that does not ring it.
+    static constexpr double tied_sleep = 30e-3;
 
     /// May this rank sleep until that peer publishes something? Not if it has to look after other operations meanwhile.
     bool may_sleep_at(int peer) const {
@@ -139,9 +141,10 @@ private:
         if (!sleeper_.is_at(*self_, at.peer)) return sleeper_.come(*self_, at.peer);
         const auto sleep = [&] {
             const gate_lock::open_gate others_may_come;
-            return sleeper_.sleep(wait_policy::sleep_at_bell_for(waited_, self_->env.timeout));
+            const double most = wait_policy::sleep_at_bell_for(waited_, self_->env.timeout);
+            return sleeper_.sleep(self_->tie != 0 && most > tied_sleep ? tied_sleep : most);
         };
-        if (!sleep()) look(at);
+        if (!sleep() || self_->memory.poison().state.load(std::memory_order_relaxed) != 0) look(at);
     }
 
     /// A rank that has published its core, and has left it since, says so in its next wait, however short: else one
@@ -185,6 +188,10 @@ private:
             print_dump(*self_, &at);
         }
         self_->backend->look(*self_, &at, waited_);
+        if (self_->tie != 0) {
+            self_->for_tied([](rank_context& x) { x.backend->look(x, nullptr, 0); });
+            break_tied(*self_);
+        }
         if (self_->memory.poison().state.load(std::memory_order_seq_cst) != 0) {
             leave(*self_);
             throw_poison(*self_, &at);

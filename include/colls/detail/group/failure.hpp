@@ -66,9 +66,45 @@ namespace colls::inline v1::detail {
     wake_all(memory);
     return true;
 }
+/// The reports of a broken group go to all ranks, to some over connections that do not exist yet, and this rank may not
+/// make another call for long: it advances them here.
+[[gnu::cold]] inline void send_reports(rank_context& self) {
+    for (const double until = seconds_now() + 20e-3; self.by_messages && seconds_now() < until;) {
+        self.backend->look(self, nullptr, 0);
+        self.for_tied([](rank_context& x) { x.backend->look(x, nullptr, 0); });
+        self.backend->sleep(self);
+    }
+}
+/// Where this group, or one that is tied to it, is broken, all of them are.
+[[gnu::cold]] inline void break_tied(rank_context& self) {
+    const auto is_broken = [](const rank_context& x) {
+        return x.memory.poison().state.load(std::memory_order_acquire) == 2;
+    };
+    rank_context* broken = is_broken(self) ? &self : nullptr;
+    self.for_tied([&](rank_context& x) {
+        if (broken == nullptr && is_broken(x)) broken = &x;
+    });
+    bool tells = false;
+    const auto break_it = [&](rank_context& x) {
+        if (x.memory.poison().state.load(std::memory_order_relaxed) != 0) return;
+        const poison_state& why = broken->memory.poison();
+        if (!poison(x.memory, static_cast<errc>(why.code), x.rank, none, none,
+                error_text() << "colls: rank " << x.rank << ": group " << broken->label
+                             << ", to which this one is tied, is broken: " << report_in(why)))
+            return;
+        x.backend->broke(x);
+        tells = true;
+    };
+    if (broken == nullptr) return;
+    break_it(self);
+    self.for_tied(break_it);
+    if (tells) send_reports(self);
+}
 /// Breaks the group in the name of one of its ranks, and tells the others.
 [[gnu::cold]] inline void break_group(rank_context& self, errc code, int peer, int round, const char* text) {
-    if (poison(self.memory, code, self.rank, peer, round, text)) self.backend->broke(self);
+    if (!poison(self.memory, code, self.rank, peer, round, text)) return;
+    self.backend->broke(self);
+    if (self.tie != 0) break_tied(self);
 }
 
 /// Before an error leaves a call, no other rank may still touch this rank's buffers: waits until every rank has said

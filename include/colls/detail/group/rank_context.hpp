@@ -206,7 +206,8 @@ struct rank_context : std::enable_shared_from_this<rank_context> {
     hook_function hook = nullptr;         ///< of this group's waits, beside the process's: the transport's, or null
     char label[32] = "0";                 ///< of the group, in texts; the same on all ranks
     unsigned splits = 0;                  ///< of this group, so far
-    double began = seconds_now();         ///< when the group was made from which this one was split, directly or not
+    unsigned tie = 0;              ///< groups of the cycle with the same number break together; 0: it is tied to none
+    double began = seconds_now();  ///< when the group was made from which this one was split, directly or not
     dump_state dump;
     std::shared_ptr<rank_context> held;  ///< the communicator's share of this context: backend/split.hpp
 
@@ -243,6 +244,12 @@ struct rank_context : std::enable_shared_from_this<rank_context> {
     template <class F>
     void for_others(F f) {
         for (rank_context* x = next; x != this; x = x->next) f(*x);
+    }
+    /// With those of them that are tied to this one.
+    template <class F>
+    void for_tied(F f) {
+        for (rank_context* x = next; x != this; x = x->next)
+            if (tie != 0 && x->tie == tie) f(*x);
     }
     /// Was this process forked from the process that has the group? Then it must touch nothing.
     bool is_foreign() const { return born != forks.load(std::memory_order_relaxed); }

@@ -40,6 +40,7 @@ COLLS_INLINE const engine& own_engine() {
         .leave_group = leave_group,
         .dump = dump,
         .abort_group = abort_group,
+        .tie_parts = tie_parts,
         .set_timeout = set_timeout,
         .hosts_of = hosts_of,
         .allocate = allocate,

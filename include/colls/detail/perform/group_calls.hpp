@@ -53,13 +53,12 @@ inline void abort_group(rank_context& self, std::string_view why) {
     break_group(
         self, errc::peer_failed, none, none, error_text() << "colls: rank " << self.rank << " aborted: " << why);
     if (!self.in_call) leave(self);  // else the thread that is in a call leaves it
-    if (!self.by_messages) return;
-    // The control message goes to all ranks, to some over connections that do not exist yet, and this rank may not make
-    // another call for long: it advances them here.
-    for (const double until = seconds_now() + 20e-3; seconds_now() < until;) {
-        self.backend->look(self, nullptr, 0);
-        self.backend->sleep(self);
-    }
+    send_reports(self);
+}
+inline void tie_parts(rank_context& self) {
+    const progress_lock mine(self);
+    static std::atomic<unsigned> ties{0};
+    if (self.tie == 0) self.tie = ties.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 inline void set_timeout(rank_context& self, double seconds, bool off) {
     const progress_lock mine(self);

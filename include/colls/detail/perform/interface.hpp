@@ -85,6 +85,7 @@ struct engine {
     void (*leave_group)(rank_context&);
     void (*dump)(rank_context&);
     void (*abort_group)(rank_context&, std::string_view why);
+    void (*tie_parts)(rank_context&);
     /// `off`: there is no deadline.
     void (*set_timeout)(rank_context&, double seconds, bool off);
     /// Which ranks share a host, where there are several hosts and one of them has several ranks; else not known.

@@ -64,6 +64,7 @@ public:
         links_.collectives->progress();
         links_.messages->progress();
         group_->look();
+        if (rank_context* const spare = group_->spare()) look_at(*spare, at, seconds);
         reports_.judge_suspect();
         if (at != nullptr && seconds >= 10e-3 && at->peer != none && at->peer != self.rank) reports_.tell_of_wait(*at);
     }
@@ -92,6 +93,11 @@ public:
         if (const char* const why = group_->cannot_shrink())
             throw_in_call(self.rank, "shrink", errc::unsupported, error_text() << why);
         break_to_shrink(self);
+        if (rank_context* const spare = group_->spare()) {
+            spare->env.timeout = self.env.timeout;
+            if (spare->next == spare) spare->join(self);  // its waits look at the thread's other groups
+            return spare->backend->shrink(*spare);
+        }
         const shrink_agreement::value v = agreement_.agree(
             self, *links_.collectives, [this](int r) { return dead(r); }, [&] { return create(self.size); },
             [&] {
@@ -132,6 +138,15 @@ public:
     }
 
 private:
+    /// The spare group hears of deaths by itself. Where this rank waits for long, it also tells its peer there: then it
+    /// hears whether that one can be reached.
+    [[gnu::cold]] void look_at(rank_context& spare, const wait_site* at, double seconds) {
+        const wait_site there{.peer = at == nullptr ? none : at->peer, .fingerprint = no_call};
+        spare.backend->look(spare, &there, seconds);
+        const poison_state& p = spare.memory.poison();
+        if (p.state.load(std::memory_order_acquire) != 2) return;
+        reports_.breaks(control::breach{static_cast<errc>(p.code), p.rank, p.peer, p.round, p.text});
+    }
     void heard(int peer, const control_message& what) override {
         if (what.what == control_kind::join)
             agreement_.heard(peer, what);

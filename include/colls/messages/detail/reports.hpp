@@ -39,6 +39,9 @@ public:
         for (int far = 1; far<n; far = n> few ? 2 * far : far + 1)
             links_.collectives->tell((self().rank + far) % n, what);
     }
+    void breaks(const control::breach& b) {
+        if (poison(self().memory, b.code, b.rank, b.peer, b.round, b.text)) spread(self().memory.poison());
+    }
     void breaks(errc code, int peer, int round, const error_text& why) {
         error_text text;
         text << "colls: rank " << self().rank << ": " << why.text();
@@ -185,9 +188,6 @@ private:
         if (self().size > few) return links_.collectives->tell_all(what);
         for (int r = 0; r < self().size; ++r)
             if (r != self().rank) links_.collectives->tell(r, what);
-    }
-    void breaks(const control::breach& b) {
-        if (poison(self().memory, b.code, b.rank, b.peer, b.round, b.text)) spread(self().memory.poison());
     }
     void heard_board(int peer, const control::board& at) {
         rank_state& s = self().memory.state(peer);

@@ -2,6 +2,8 @@
 // IWYU pragma: private, include <colls/transports/mpi.hpp>
 #pragma once
 
+#include <colls/communicator.hpp>
+#include <colls/detail/group/rank_context.hpp>
 #include <colls/detail/support/clock.hpp>
 #include <colls/mpi/detail/mpi_header.hpp>
 
@@ -49,6 +51,11 @@ public:
         if (deadline_ == 0) deadline_ = seconds_now() + patience_;
         return deadline_;
     }
+
+    /// The group that mpi::options::spare has made; of no group: there is none.
+    communicator spare;
+    /// As the spare group knows.
+    bool dead(int rank) { return spare.size() > 0 && spare.context().backend->dead(rank); }
 
 private:
     const double patience_;

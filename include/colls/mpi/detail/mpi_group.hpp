@@ -3,6 +3,7 @@
 #pragma once
 
 #include <colls/communicator.hpp>
+#include <colls/detail/backend/split.hpp>
 #include <colls/detail/group/failure.hpp>
 #include <colls/detail/support/machine.hpp>
 #include <colls/detail/support/rank_error.hpp>
@@ -53,36 +54,49 @@ public:
         return known != 0 && first_beside + 2 * number + 1 <= colls::detail::mpi_transport::highest_number(*highest);
     }
 
-    /// A tag by which MPI tells apart groups that are made at the same time. Not a tag of the transports: Open MPI
-    /// sends its own messages under it, on the communicator that the new one is made from.
-    std::uint64_t create(int) override { return 16 + static_cast<std::uint64_t>(context_->rank()) % 32'000; }
+    /// The place of the new spare group.
+    std::uint64_t create(int n) override { return spare() ? spare()->backend->create(n) : 0; }
+    void discard(std::uint64_t place, int n) override {
+        if (spare()) spare()->backend->discard(place, n);
+    }
     extend::message_member join(const extend::message_formation& f) override {
         const int own = context_->rank();
+        communicator its_spare;
+        if (colls::detail::rank_context* const from = spare()) {
+            colls::detail::list<int> members;
+            for (const int m : f.members) members.push_back(m);
+            its_spare = communicator(colls::detail::joined(from->backend->attach(*from, f.place, f.rank, members)));
+        }
         MPI_Group all = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
         check(PMPI_Comm_group(context_->get(), &all), "MPI_Comm_group", own);
         int code = PMPI_Group_incl(all, f.size(), f.members.data(), &some);
         MPI_Comm part = MPI_COMM_NULL;
         if (code == MPI_SUCCESS) {
-            code = PMPI_Comm_create_group(context_->get(), some, static_cast<int>(f.place), &part);
+            // By the tag MPI tells apart groups that are made at the same time. Not a tag of the transports: Open MPI
+            // sends its own messages under it, on the communicator that the new one is made from.
+            code = PMPI_Comm_create_group(context_->get(), some, 16 + f.members[0] % 32'000, &part);
             PMPI_Group_free(&some);
         }
         PMPI_Group_free(&all);
         check(code, "MPI_Comm_create_group", own);
-        return member_of(std::make_shared<mpi_context>(part),
+        const auto made = std::make_shared<mpi_context>(part);
+        made->spare = std::move(its_spare);
+        return member_of(made,
             colls::detail::with_cores_of(
                 figures_, static_cast<std::size_t>(f.size()), static_cast<std::size_t>(context_->size())),
             f.crowded, alone_);
     }
     const char* cannot_shrink() const override {
-        return "not over MPI, which itself would have to survive the loss of a rank; let its launcher start the "
-               "program "
-               "anew, or use colls::world() instead";
+        return spare() ? nullptr : "not over MPI without a spare group: see mpi::options::spare";
+    }
+    colls::detail::rank_context* spare() const override {
+        return context_->spare.size() > 0 ? &context_->spare.context() : nullptr;
     }
     void close() override { context_.reset(); }
     const extend::machine& figures() const override { return figures_; }
 
 private:
-    static constexpr int first_beside = 11'000;  // their tags are above those of `create`
+    static constexpr int first_beside = 11'000;  // their tags are above those of `join`
 
     std::shared_ptr<mpi_context> context_;
     const extend::machine figures_;

@@ -160,7 +160,7 @@ private:
             if (o.uses_callers_memory()) return true;
         return false;
     }
-    bool all_have_left() const;
+    bool all_have_left();
 
     const std::shared_ptr<mpi_context> context_;
     const MPI_Comm comm_;
@@ -435,9 +435,10 @@ inline void mpi_transport::abandon() {
     abandoning_ = false;
 }
 
-inline bool mpi_transport::all_have_left() const {
+inline bool mpi_transport::all_have_left() {
     for (int r = 0; r < size_; ++r) {
-        const peer_state& p = at(r);
+        peer_state& p = at(r);
+        p.lost = p.lost || context_->dead(r);
         if (r != rank_ && !p.lost && (p.leave == leave_of_peer::unheard || p.headers < p.last_header)) return false;
     }
     for (const mpi_operation& o : requests_)

@@ -2,6 +2,7 @@
 // IWYU pragma: private, include <colls/transports/mpi.hpp>
 #pragma once
 
+#include <colls/bootstrap.hpp>
 #include <colls/detail/group/in_call.hpp>
 #include <colls/detail/support/cores.hpp>
 #include <colls/mpi/detail/beside.hpp>
@@ -102,6 +103,10 @@ COLLS_INLINE communicator communicator_of(MPI_Comm users, const options& how) {
     check(PMPI_Allreduce(&cores, &fewest, 1, MPI_INT, MPI_MIN, own), "MPI_Allreduce", rank);
     unsigned number = colls::detail::groups_made.fetch_add(1, std::memory_order_relaxed);
     check(PMPI_Bcast(&number, sizeof number, MPI_BYTE, 0, own), "MPI_Bcast", rank);
+    if (how.spare != nullptr && size > 1) {
+        context->spare = how.spare(rank, size, members, {});
+        context->spare.context().hook = &make_progress;
+    }
     communicator comm = extend::join(mpi_group::member_of(context, machine{2e-6, 2e-10, 1.5e-10, fewest},
                                          fewest < colls::detail::cores_together::plenty, how.alone),
         context->rank(), context->size());
