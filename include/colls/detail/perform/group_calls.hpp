@@ -52,7 +52,7 @@ inline void abort_group(rank_context& self, std::string_view why) {
     const progress_lock mine(self, progress_lock::any_thread{});
     break_group(
         self, errc::peer_failed, none, none, error_text() << "colls: rank " << self.rank << " aborted: " << why);
-    if (!self.in_call) leave(self);  // else the thread that is in a call leaves it
+    if (!self.in_call()) leave(self);  // else the thread that is in a call leaves it
     if (!self.by_messages) return;
     // The control message goes to all ranks, to some over connections that do not exist yet, and this rank may not make
     // another call for long: it advances them here.
@@ -76,7 +76,7 @@ inline bool progress_locked(rank_context& self) {
     if (!cycle.gate.try_enter()) return false;
     const gate_lock inside(cycle, false);
     if (cycle.in_flight == 0) return false;
-    if (!self.in_call) try {
+    if (!self.in_call()) try {
             advance_all(self);
             no_longer_active(self);
         } catch (...) {  // the group is broken, and its next call reports that

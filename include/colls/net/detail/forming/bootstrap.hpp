@@ -7,6 +7,7 @@
 #include <colls/net/detail/forming/apart.hpp>
 #include <colls/net/detail/forming/host_group.hpp>
 #include <colls/net/detail/forming/one_host.hpp>
+#include <colls/status/detail/door.hpp>
 
 #include <algorithm>
 #include <map>
@@ -121,6 +122,7 @@ private:
 
 [[gnu::cold]] inline communicator form(forming& f) {
     processes::detail::dump_on_signal();
+    status::open_door();
     meet_members(f, f.env.tcp);
     const bool talks = f.env.debug != debug_level::warn;
     if (talks && f.rank == 0) say_what_is_formed(f);
@@ -179,6 +181,7 @@ private:
     meet_members(f, messages);
     if (messages || !f.on_one_host()) return {};
     processes::detail::dump_on_signal();
+    status::open_door();
     communicator comm = group_of_host(f);
     if (comm.size() > 0) label_group(comm.context(), f.all[0].label);
     return comm;
