@@ -195,9 +195,9 @@ std::vector<group_view> groups_of(const std::vector<seen_rank>& all) {
         std::sort(g.ranks.begin(), g.ranks.end(),
             [&](const line_of_rank& a, const line_of_rank& b) { return g.order_of(a) < g.order_of(b); });
     }
-    std::stable_sort(groups.begin(), groups.end(), [](const group_view& a, const group_view& b) {
-        return std::tuple(-a.any.size, std::string_view(a.any.label)) <
-               std::tuple(-b.any.size, std::string_view(b.any.label));
+    std::sort(groups.begin(), groups.end(), [](const group_view& a, const group_view& b) {
+        return std::tuple(-a.any.size, std::string_view(a.any.label), a.any.group) <
+               std::tuple(-b.any.size, std::string_view(b.any.label), b.any.group);
     });
     return groups;
 }

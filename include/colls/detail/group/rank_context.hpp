@@ -5,7 +5,6 @@
 #include <colls/detail/group/call_log.hpp>
 #include <colls/detail/group/group_backend.hpp>
 #include <colls/detail/group/group_memory.hpp>
-#include <colls/detail/group/rank_status.hpp>
 #include <colls/detail/group/thread_gate.hpp>
 #include <colls/detail/group/wait_policy.hpp>
 #include <colls/detail/group/wait_site.hpp>

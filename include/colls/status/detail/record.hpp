@@ -4,7 +4,7 @@
 #pragma once
 
 #include <colls/config.hpp>
-#include <colls/detail/group/rank_status.hpp>
+#include <colls/detail/group/call_log.hpp>
 
 namespace colls::inline v1::detail::status {
 
