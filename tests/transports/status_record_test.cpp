@@ -20,6 +20,17 @@ using namespace colls::detail::status;
 
 std::string text_of(const char* text) { return text; }
 
+/// This process's own, which has had a group.
+int own_record() {
+    char name[64] = {};
+    for (int fd = 3; fd < 1000; ++fd)
+        if (readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), name, sizeof name - 1) > 0 &&
+            std::string(name).rfind(std::string("/memfd:") + file_name, 0) == 0)
+            return fd;
+    FAIL("there is no record");
+    return -1;
+}
+
 }  // namespace
 
 TEST_CASE("what is read of a group is of one group, while others are made and dropped in its place") {
@@ -62,6 +73,40 @@ TEST_CASE("what is read of a group is of one group, while others are made and dr
     CHECK(whole > 0);
     CHECK(several == 0);
     CHECK(ranks_of_process(getpid()).empty());  // all places are free again
+}
+
+TEST_CASE("what is read of a place is of one use of it, however short") {
+    take_status().reset();
+    const int fd = own_record();
+    std::atomic<bool> over{false};
+    std::thread writes([&] {
+        support::random_source random(2);
+        for (int turn = 0; !over; ++turn) {
+            const status_place p = take_status();
+            const int n = 1 + turn % 7;
+            const std::string text(20, static_cast<char>('a' + n));
+            p->show(static_cast<std::uint64_t>(n), n - 1, n, rank_status::memory_of_threads, text.c_str());
+            p->add_error(text.c_str());
+            for (std::size_t i = random.below(200); i > 0; --i) colls::detail::pause();
+        }
+    });
+    int found = 0, with_error = 0, wrong = 0;
+    for (int look = 0; look < 1'000'000 && (look < 200'000 || found < 1'000); ++look) {
+        std::vector<seen_rank> all;
+        add_record(all, fd, getpid(), getpid());
+        for (const seen_rank& r : all) {
+            const std::string text(20, static_cast<char>('a' + r.size));
+            ++found;
+            with_error += r.errors == 1;
+            wrong += r.rank != r.size - 1 || r.group != static_cast<std::uint64_t>(r.size) ||
+                     text_of(r.label) != text || (r.error[0] != '\0' && text_of(r.error) != text);
+        }
+    }
+    over = true;
+    writes.join();
+    CHECK(found > 0);
+    CHECK(with_error > 0);
+    CHECK(wrong == 0);
 }
 
 TEST_CASE("calls, messages, bytes and errors are counted") {
@@ -112,13 +157,14 @@ TEST_CASE("whatever a record holds, what is read of it is sound") {
         h.process = 1;
         h.used = places;
         std::memcpy(bytes.data(), static_cast<void*>(&h), sizeof h);
-        for (std::uint32_t i = 0; i < places; i += 2) {  // some of them are possible
+        for (std::uint32_t i = 0; i < places; ++i) {  // some of them are possible
             unsigned char* const p = &bytes[record_head::bytes + i * sizeof(rank_status)];
-            const std::int32_t rank = 3, size = 4;
-            const std::uint32_t by = 1;
+            const auto by = static_cast<std::uint32_t>(random.below(i % 2 == 0 ? 3 : 5));
+            std::memcpy(p + offsetof(rank_status, by), &by, 4);
+            if (i % 2 != 0) continue;
+            const std::int32_t rank = random.between(0, 3), size = 4;
             std::memcpy(p + offsetof(rank_status, rank), &rank, 4);
             std::memcpy(p + offsetof(rank_status, size), &size, 4);
-            std::memcpy(p + offsetof(rank_status, by), &by, 4);
         }
         REQUIRE(pwrite(fd, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
         std::vector<seen_rank> all;

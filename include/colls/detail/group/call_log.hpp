@@ -111,6 +111,11 @@ struct alignas(line) rank_status {
     shares by;
     std::uint64_t uses;  ///< of this place, so far
 
+    [[gnu::cold]] void show(std::uint64_t number, int own, int all, shares how, const char* name) {
+        group = number, rank = own, size = all, by = how;
+        label.store(name);
+        shown.store(++uses, std::memory_order_release);
+    }
     void begin_call(std::uint64_t number, std::uint64_t fingerprint, std::uint64_t n) {
         calls.store(number, std::memory_order_relaxed);
         latest.store(fingerprint >> 60, std::memory_order_relaxed);

@@ -250,14 +250,11 @@ struct rank_context : std::enable_shared_from_this<rank_context> {
     bool in_call() const { return status->in_call.load(std::memory_order_relaxed); }
     /// From here on other programs see this rank, until its context ends.
     [[gnu::cold]] void show() {
-        status->group = number;
-        status->rank = rank;
-        status->size = size;
-        status->by = by_messages         ? rank_status::no_memory
-                     : access.is_whole() ? rank_status::memory_of_threads
-                                         : rank_status::memory_of_processes;
-        status->label.store(label);
-        status->shown.store(++status->uses, std::memory_order_release);
+        status->show(number, rank, size,
+            by_messages         ? rank_status::no_memory
+            : access.is_whole() ? rank_status::memory_of_threads
+                                : rank_status::memory_of_processes,
+            label);
     }
     /// Adds this context to the cycle of `other`.
     void join(rank_context& other) {

@@ -94,7 +94,8 @@ COLLS_INLINE status_place take_status() {
     return {p, [](rank_status* own) {
                 // In a forked child it is the parent's.
                 if (status::record& r = status::record::of_process(); r.has(own)) {
-                    own->shown.store(0, std::memory_order_release);
+                    own->shown.store(0, std::memory_order_relaxed);
+                    std::atomic_thread_fence(std::memory_order_release);  // before its next use
                     r.give(*own);
                 }
             }};
