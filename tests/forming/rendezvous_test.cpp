@@ -1302,7 +1302,8 @@ TEST_CASE("rendezvous: a challenge is parsed as it was written, and a prefix of 
     for (int kind = 0; kind < 256; ++kind) {
         auto other = bytes;
         other[7] = static_cast<std::byte>(kind);
-        CHECK(parse_prefix(other).has_value() == (kind == 'c' || kind == 'h' || kind == 'r' || kind == 'k'));
+        CHECK(parse_prefix(other).has_value() ==
+              (kind == 'c' || kind == 'h' || kind == 'r' || kind == 'k' || kind == 'q'));
         CHECK(parse<challenge>(other).has_value() == (kind == 'c'));
     }
     auto other_protocol = bytes;

@@ -11,6 +11,7 @@
 #include <colls/detail/perform/engine.hpp>
 #include <colls/files/detail/call_tracer.hpp>
 #include <colls/files/detail/tuning_file.hpp>
+#include <colls/status/detail/own_record.hpp>
 
 #include <cstring>
 #include <memory>

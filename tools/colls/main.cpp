@@ -11,6 +11,7 @@
 #include "picture.hpp"
 #include "recording.hpp"
 #include "simulations.hpp"
+#include "status.hpp"
 
 #include <colls/detail/support/descriptor.hpp>
 #include <colls/detail/support/error_text.hpp>
@@ -41,10 +42,10 @@ struct arguments {
     std::vector<std::string> sizes;
     double alpha = 5, beta = 0.1, gamma = 0.05;
     std::string topology, tune, stragglers, hosts;
-    std::vector<std::string> groups, traces;
+    std::vector<std::string> groups, traces, targets;
     double noise = 0;
     int trials = 10, tries = 200, network_ranks = 0, largest = 0;
-    bool json = false, run = false, local = false;
+    bool json = false, run = false, local = false, prometheus = false;
     std::string output;
     tool::export_request format;
     tool::synthesis_request synthesis;
@@ -158,7 +159,8 @@ int run(int argc, char** argv) {
         "    colls export ring all_reduce --ranks 8 --format msccl -o ring.xml\n"
         "    colls import ring.xml --run\n"
         "    colls perf all_reduce --ranks 4 -b 8 -e 16M\n"
-        "    COLLS_TRACE=run.json mpirun -n 4 ./program; colls trace summary run.json\n\n"
+        "    COLLS_TRACE=run.json mpirun -n 4 ./program; colls trace summary run.json\n"
+        "    colls status\n\n"
         "Exit status: 0; 1: a schedule is refuted; 2: the command is wrong; 3: a plan is proven, but has a form that "
         "this library\n"
         "does not run; 4: prove has proven nothing, since no schedule supports one of the group sizes.",
@@ -241,6 +243,14 @@ int run(int argc, char** argv) {
     for (CLI::App* const each : {&summary, &merge})
         each->add_option("traces", a.traces, "the value of COLLS_TRACE, or the files that it made")->required();
     merge.add_option("-o,--output", a.output, "the file to write")->required();
+    CLI::App& now = *app.add_subcommand("status",
+        "what the ranks of running programs do, stragglers first\n\n"
+        "    colls status                     all programs of this host that this user may look at\n"
+        "    colls status 4711                the groups of process 4711\n"
+        "    colls status node3:7000          of a program that was started with COLLS_STATUS=[::]:7000\n\n"
+        "COLLS_TOKEN has to be that of the program.");
+    now.add_option("targets", a.targets, "processes, or HOST:PORT; several are shown together");
+    now.add_flag("--prometheus", a.prometheus, "print metrics in the text format of Prometheus");
     app.add_subcommand("perf", "times collectives: colls_perf with these options");  // see above
     CLI::App& export_plan = *app.add_subcommand("export",
         "a schedule in another library's format\n\n"
@@ -282,7 +292,7 @@ int run(int argc, char** argv) {
             : each == &draw ? "group size, the first one that a page shows (default: 8, or that of the plan)"
                             : "group size (default: 8, or that of the plan)");
     for (CLI::App* const each :
-        {&list, &prove, &cost, &compare, &simulate, &choose, &place, &synthesise, &import, &summary})
+        {&list, &prove, &cost, &compare, &simulate, &choose, &place, &synthesise, &import, &summary, &now})
         each->add_flag("--json", a.json, "print JSON");
     try {
         app.parse(argc, argv);
@@ -291,6 +301,12 @@ int run(int argc, char** argv) {
         return app.exit(e);  // --help, --version
     }
 
+    if (now.parsed()) {
+        if (a.json && a.prometheus) throw std::runtime_error("status: take --json or --prometheus");
+        return tool::show_status(a.targets, a.json         ? tool::status_format::json
+                                            : a.prometheus ? tool::status_format::prometheus
+                                                           : tool::status_format::table);
+    }
     a.settle_words();
     if ((simulate.parsed() || choose.parsed() || synthesise.parsed()) && a.asked.collective.empty())
         throw std::runtime_error("name a collective, such as all_reduce");

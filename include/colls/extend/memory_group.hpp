@@ -30,4 +30,5 @@ inline communicator join(memory_member&& member, int rank, int size) {
 #include <colls/detail/perform/engine.hpp>
 #include <colls/files/detail/call_tracer.hpp>
 #include <colls/files/detail/tuning_file.hpp>
+#include <colls/status/detail/own_record.hpp>
 #endif

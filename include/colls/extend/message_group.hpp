@@ -22,4 +22,5 @@ inline communicator join(message_member&& member, int rank, int size) {
 #include <colls/files/detail/call_tracer.hpp>
 #include <colls/files/detail/tuning_file.hpp>
 #include <colls/messages/detail/messaging_backend.hpp>
+#include <colls/status/detail/own_record.hpp>
 #endif

@@ -38,6 +38,7 @@ inline rank_context& hold(std::unique_ptr<rank_context> self) {
         end_membership(std::unique_ptr<rank_context>(last));
     });
     shared->held = shared;
+    shared->show();
     return *shared;
 }
 
@@ -169,7 +170,7 @@ inline std::unique_ptr<rank_context> split_off(rank_context& self, int color, in
     bool stays = false;
     self.for_others([&](rank_context& x) {
         if (x.access.base == self.access.base && !x.backend->by_memory()->is_within(keeps))
-            stays = stays || x.in_call || !x.operations.in_flight.empty();
+            stays = stays || x.in_call() || !x.operations.in_flight.empty();
     });
     if (stays || !keeps.withdraw()) return;
     self.for_others([&](rank_context& x) {

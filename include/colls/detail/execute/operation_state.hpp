@@ -35,7 +35,7 @@ namespace colls::inline v1::detail {
     }
 }
 
-/// Remembers the call that has just been made, for errors about calls that do not match.
+/// Remembers the call that has just been made, for errors about calls that do not match, and shows it.
 inline void record_call(rank_context& self, const call& c, std::string_view schedule, bool own_lengths) {
     call_record& r = self.log.latest();
     r.name = nullptr;
@@ -49,6 +49,8 @@ inline void record_call(rank_context& self, const call& c, std::string_view sche
     r.schedule = schedule;
     r.non_blocking = c.non_blocking;
     r.reproducible = c.reproducible;
+    // Off the root of a gather or scatter a rank may know its own block only.
+    self.status->begin_call(self.log.count, self.log.history, (c.count > 0 ? c.count : c.own_count) * c.element);
 }
 
 /// Bytes rounded up to whole cache lines: regions of scratch memory begin at one.

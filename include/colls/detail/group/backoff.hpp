@@ -25,7 +25,7 @@ inline void advance_all(rank_context& self, const pending* but = nullptr) {
 inline void progress_others(rank_context& self) {
     if (self.operations.only_these()) return;
     for (rank_context* x = self.next; x != &self; x = x->next) {
-        if (x->operations.in_flight.empty() || x->in_call ||
+        if (x->operations.in_flight.empty() || x->in_call() ||
             x->memory.poison().state.load(std::memory_order_relaxed) != 0)
             continue;
         try {
@@ -59,7 +59,7 @@ public:
     ~backoff() {
         if (spins_ > wait_policy::unasked || rests_ > 0) self_->waits.over(spins_, rests_);
         if (noted_.end != 0) self_->trace->add(noted_);
-        if (told_wait_) self_->memory.state(self_->rank).waits.store(0, std::memory_order_relaxed);
+        if (told_wait_) tell_wait(0);
     }
 
     void operator()(const wait_site& at) {
@@ -200,9 +200,10 @@ private:
         if (start_ == 0) start_ = now;
         waited_ = now - start_;
         if (waited_ > 10e-3) {
-            // Relaxed: the word is all that a dump reads of it.
-            self_->memory.state(self_->rank).waits.store(long_wait::word_of(at), std::memory_order_relaxed);
-            told_wait_ = true;
+            // Relaxed: the word is all that others read of it.
+            if (!std::exchange(told_wait_, true))
+                self_->status->waits_from.store(static_cast<std::uint64_t>(start_ * 1e3), std::memory_order_relaxed);
+            tell_wait(long_wait::word_of(at));
             compare_boards(at);
         }
         if (self_->forming_from) check_origin(at);
@@ -210,6 +211,10 @@ private:
         check_deadline(at);
     }
 
+    void tell_wait(std::uint64_t word) {
+        self_->memory.state(self_->rank).waits.store(word, std::memory_order_relaxed);
+        self_->status->waits.store(word, std::memory_order_relaxed);
+    }
     void check_peer(const wait_site& at) {
         const rank_state& peer = self_->memory.state(at.peer);
         if (waited_ > 0.1 && at.fingerprint != no_call) check_refusal(at);

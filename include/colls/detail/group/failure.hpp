@@ -156,6 +156,7 @@ namespace colls::inline v1::detail {
     refusal.call.store(0, std::memory_order_relaxed);
     if (why) {
         refusal.text.store(quoted(why));
+        self.status->add_error(why);
         refusal.call.store(self.log.refused.add(self.log.count), std::memory_order_release);
     }
     self.log.has_refused = why != nullptr;

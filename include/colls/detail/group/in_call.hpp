@@ -54,8 +54,8 @@ public:
     /// Throws invalid_argument in a forked child, where an operator calls the library, and while another thread is in a
     /// call with the same group.
     explicit progress_lock(rank_context& self) : inside_(cycle_of(self, true)), group_(&self) {
-        if (self.in_call) refuse_second_thread(self);
-        self.in_call = true;
+        if (self.in_call()) refuse_second_thread(self);
+        self.status->in_call.store(true, std::memory_order_relaxed);
     }
     /// Also while another thread is in a call with the group.
     progress_lock(const rank_context& self, any_thread) : inside_(cycle_of(self, true)) {}
@@ -64,7 +64,7 @@ public:
     progress_lock(const progress_lock&) = delete;
     progress_lock& operator=(const progress_lock&) = delete;
     ~progress_lock() {
-        if (group_) group_->in_call = false;
+        if (group_) group_->status->in_call.store(false, std::memory_order_relaxed);
     }
 
 private:
@@ -129,6 +129,7 @@ inline void no_longer_active(rank_context& self) {
     try {
         throw;
     } catch (error& x) {
+        self.status->add_error(x.what());
         try {
             std::string lines;
             for_latest_calls(

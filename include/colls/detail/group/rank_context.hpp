@@ -201,7 +201,6 @@ struct rank_context : std::enable_shared_from_this<rank_context> {
     std::shared_ptr<groups_of_thread> latest;
     /// The contexts of one thread's groups form a cycle: a wait in one of them advances the operations of all.
     rank_context *next = this, *previous = this;
-    bool in_call = false;  ///< a thread is in a call with this group: others see it where a wait lets them in
     const unsigned born = count_forks();  ///< the process that made it: see `is_foreign`
     hook_function hook = nullptr;         ///< of this group's waits, beside the process's: the transport's, or null
     char label[32] = "0";                 ///< of the group, in texts; the same on all ranks
@@ -209,7 +208,8 @@ struct rank_context : std::enable_shared_from_this<rank_context> {
     unsigned tie = 0;              ///< groups of the cycle with the same number break together; 0: it is tied to none
     double began = seconds_now();  ///< when the group was made from which this one was split, directly or not
     dump_state dump;
-    std::shared_ptr<rank_context> held;  ///< the communicator's share of this context: backend/split.hpp
+    std::shared_ptr<rank_context> held;         ///< the communicator's share of this context: backend/split.hpp
+    const status_place status = take_status();  ///< what other programs see of this rank
 
     call_log log;
     direct_calls direct;
@@ -254,6 +254,15 @@ struct rank_context : std::enable_shared_from_this<rank_context> {
     /// Was this process forked from the process that has the group? Then it must touch nothing.
     bool is_foreign() const { return born != forks.load(std::memory_order_relaxed); }
 
+    bool in_call() const { return status->in_call.load(std::memory_order_relaxed); }
+    /// From here on other programs see this rank, until its context ends.
+    [[gnu::cold]] void show() {
+        status->show(number, rank, size,
+            by_messages         ? rank_status::no_memory
+            : access.is_whole() ? rank_status::memory_of_threads
+                                : rank_status::memory_of_processes,
+            label);
+    }
     /// Adds this context to the cycle of `other`.
     void join(rank_context& other) {
         operations.cycle = other.operations.cycle;  // a new context has nothing in flight
@@ -268,6 +277,7 @@ inline std::atomic<unsigned> groups_made{0};
 /// A label that is too long is cut off.
 [[gnu::cold]] inline void put_label(rank_context& self, const error_text& text) {
     std::string_view(text.text()).substr(0, sizeof self.label - 1).copy(self.label, sizeof self.label - 1);
+    self.status->label.store(self.label);
 }
 [[gnu::cold]] inline void label_group(rank_context& self, unsigned number) {
     put_label(self, error_text() << static_cast<std::size_t>(number));

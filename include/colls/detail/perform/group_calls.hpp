@@ -52,7 +52,7 @@ inline void abort_group(rank_context& self, std::string_view why) {
     const progress_lock mine(self, progress_lock::any_thread{});
     break_group(
         self, errc::peer_failed, none, none, error_text() << "colls: rank " << self.rank << " aborted: " << why);
-    if (!self.in_call) leave(self);  // else the thread that is in a call leaves it
+    if (!self.in_call()) leave(self);  // else the thread that is in a call leaves it
     send_reports(self);
 }
 inline void tie_parts(rank_context& self) {
@@ -75,7 +75,7 @@ inline bool progress_locked(rank_context& self) {
     if (!cycle.gate.try_enter()) return false;
     const gate_lock inside(cycle, false);
     if (cycle.in_flight == 0) return false;
-    if (!self.in_call) try {
+    if (!self.in_call()) try {
             advance_all(self);
             no_longer_active(self);
         } catch (...) {  // the group is broken, and its next call reports that

@@ -189,10 +189,13 @@ struct elastic::member::state {
         go_on(broken);
         wait_for_members();
         if (epoch == before) return false;
+        show();
         came = without(handles, old);
         gone = without(old, handles);
         return true;
     }
+    /// For other programs (status/).
+    void show() { comm.context().status->epoch.store(epoch, std::memory_order_relaxed); }
     /// Where that fails, the others find this one gone.
     void leave() {
         try {
@@ -565,6 +568,7 @@ private:
         s->found(handles);
     else
         s->knock(handles);
+    s->show();
     state_ = s.release();
 }
 [[gnu::cold]] COLLS_INLINE elastic::member::member(
@@ -573,6 +577,7 @@ private:
     s->door = &door;
     s->name = name;
     s->enter();
+    s->show();
     state_ = s.release();
 }
 COLLS_INLINE elastic::member::~member() { delete state_; }

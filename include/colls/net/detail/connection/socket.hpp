@@ -143,14 +143,16 @@ inline descriptor stream_socket(int family) {
 }
 
 /// A listening socket: non-blocking, closed by exec. Port 0 stands for any free one (see `port_of`). No descriptor if
-/// it fails: errno says why.
-inline descriptor listen_at(const address& at) {
+/// it fails: errno says why. `shared`: other processes of this user may listen there as well, of which the system takes
+/// any one for each connection.
+inline descriptor listen_at(const address& at, bool shared = false) {
     descriptor fd = stream_socket(at.family());
     if (!fd) return fd;
     const int on = 1;
     setsockopt(
         fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);  // although connections of an earlier job are in TIME_WAIT
     if (at.family() == AF_INET6) setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+    if (shared) setsockopt(fd.get(), SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
     if (bind(fd.get(), at.get(), at.length) != 0 || listen(fd.get(), 1024) != 0) fd.close();
     return fd;
 }

@@ -7,6 +7,7 @@
 #include <colls/net/detail/forming/apart.hpp>
 #include <colls/net/detail/forming/host_group.hpp>
 #include <colls/net/detail/forming/one_host.hpp>
+#include <colls/status/detail/door.hpp>
 
 #include <algorithm>
 #include <map>
@@ -177,6 +178,7 @@ struct trial_peers {
 
 [[gnu::cold]] inline communicator form(forming& f) {
     processes::detail::dump_on_signal();
+    status::open_door();
     meet_members(f, f.env.tcp);
     const bool talks = f.env.debug != debug_level::warn, by_memory = f.on_one_host() && !f.env.tcp;
     if (talks && by_memory && f.rank == 0) say_what_is_formed(f, false, none);
@@ -235,6 +237,7 @@ struct trial_peers {
     meet_members(f, messages);
     if (messages || !f.on_one_host()) return {};
     processes::detail::dump_on_signal();
+    status::open_door();
     communicator comm = group_of_host(f);
     if (comm.size() > 0) label_group(comm.context(), f.all[0].label);
     return comm;

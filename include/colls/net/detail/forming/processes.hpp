@@ -84,7 +84,7 @@ using namespace colls::detail;
         sites.push_back({address::loopback(family, static_cast<int>(a->port(r).load(std::memory_order_relaxed))),
             static_cast<std::uint64_t>(r)});  // as if each were on a host of its own
     auto network = hosts::inter_node_transport_for(environment::read(), a->rank(), {});
-    return hosts::group_of_all(std::move(listening), std::move(sites), 0, a->rank(),
+    return hosts::group_of_all(std::move(listening), std::move(sites), a->number, a->rank(),
         a->crowded() ? a->figures().cores : cores_together::plenty, nullptr, std::move(network));
 }
 
@@ -232,6 +232,8 @@ COLLS_INLINE void run(int n, rank_task f) {
     const auto shared = std::make_shared<arena>(n, true);
     children all;
     const pid_t parent = getpid();
+    // Other programs tell groups apart by it.
+    shared->number = hash_mix(static_cast<std::uint64_t>(parent), static_cast<std::uint64_t>(seconds_now() * 1e9));
     const unsigned number = groups_made.fetch_add(1, std::memory_order_relaxed);
     std::fflush(nullptr);
     for (int r = 0; r < n; ++r) {

@@ -47,8 +47,9 @@ inline constexpr std::uint32_t library_version =
     COLLS_VERSION_MAJOR << 20 | COLLS_VERSION_MINOR << 10 | COLLS_VERSION_PATCH;
 inline constexpr std::size_t prefix_bytes = 16, member_bytes = 36;
 
-/// A knock is a hello at an endpoint (elastic/detail/knock.hpp).
-enum class record_kind : unsigned char { challenge = 'c', hello = 'h', reply = 'r', knock = 'k' };
+/// A knock is a hello at an endpoint (elastic/detail/knock.hpp), a question one of a program that asks for the state
+/// of a group (status/detail/door.hpp).
+enum class record_kind : unsigned char { challenge = 'c', hello = 'h', reply = 'r', knock = 'k', question = 'q' };
 
 // Each record gives an encoder or a decoder its fields, in the order in which they travel (`pass`), and says whether
 // their values are those of a record (`sound`).
@@ -61,7 +62,7 @@ struct prefix {
     static void pass(auto& p, auto& archive) { archive(p.kind, p.protocol, p.library); }
     bool sound() const {
         return kind == record_kind::challenge || kind == record_kind::hello || kind == record_kind::reply ||
-               kind == record_kind::knock;
+               kind == record_kind::knock || kind == record_kind::question;
     }
 };
 inline constexpr char magic[8] = "colls:\n";

@@ -78,8 +78,11 @@ public:
     /// At most until then, and for a short time, after which a wait hook has its turn.
     void wait(double until) {
         call_wait_hook();
+        wait_without_hook(std::min(milliseconds_until(until), 20));
+    }
+    void wait_without_hook(int milliseconds) {
         if (std::exchange(waited_, true)) all_.clear();
-        if (poll(all_.data(), all_.size(), std::min(milliseconds_until(until), 20)) < 0)
+        if (poll(all_.data(), all_.size(), milliseconds) < 0)
             for (pollfd& p : all_) p.revents = 0;  // interrupted by a signal
     }
     /// Whether the socket has something to say that was added as number `i`.
