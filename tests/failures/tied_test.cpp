@@ -61,8 +61,8 @@ TEST_CASE("tie_parts: where one of the groups breaks, ranks hear of it that wait
                 const auto rank = [&](colls::communicator& comm) {
                     comm.set_timeout(std::chrono::seconds(100));
                     if (tied) comm.tie_parts();
-                    colls::communicator pair = comm.split(comm.rank() / 2, 0);       // {0, 1}, {2, 3}, {4}
-                    colls::communicator part = pair.split(0, 0);                     // split off twice
+                    colls::communicator pair = comm.split(comm.rank() / 2, 0);          // {0, 1}, {2, 3}, {4}
+                    colls::communicator part = pair.split(0, 0);                        // split off twice
                     colls::communicator last = comm.split(comm.rank() < 3 ? 0 : 1, 0);  // {0, 1, 2}, {3, 4}
                     colls::barrier(comm);
                     count.ready += 1;
@@ -80,7 +80,8 @@ TEST_CASE("tie_parts: where one of the groups breaks, ranks hear of it that wait
                         if (dies) raise(SIGKILL);
                         count.wait_until([&] { return count.heard >= (tied ? 3 : 1); });
                     } else if (comm.rank() == 1) {
-                        if (tied && !dies) count.wait_until([&] { return count.heard == 2; });  // it hears nothing itself
+                        if (tied && !dies)
+                            count.wait_until([&] { return count.heard == 2; });  // it hears nothing itself
                         count.hears(why, [&] { colls::barrier(part); });
                     } else if (comm.rank() == 2) {
                         wait(part, 1);  // for rank 3
