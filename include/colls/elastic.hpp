@@ -4,7 +4,9 @@
 
 #include <colls/elastic/endpoint.hpp>
 #include <colls/elastic/member.hpp>
+#include <colls/elastic/shrink.hpp>
 
 #ifndef COLLS_SEPARATE
 #include <colls/elastic/detail/member.hpp>
+#include <colls/elastic/detail/shrink.hpp>
 #endif

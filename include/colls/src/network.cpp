@@ -5,5 +5,6 @@
 #endif
 #define COLLS_SEPARATE_SOURCE
 #include <colls/elastic/detail/member.hpp>
+#include <colls/elastic/detail/shrink.hpp>
 #include <colls/messages/detail/messaging_backend.hpp>
 #include <colls/net/detail/forming/world.hpp>

@@ -15,7 +15,9 @@
 namespace colls::inline v1::detail {
 
 inline joined_group split(rank_context& self, int color, int key) { return joined(split_off(self, color, key)); }
-inline joined_group shrink(rank_context& self) {
+/// A shrink, in which f() makes the new group.
+template <class F>
+joined_group shrink_by(rank_context& self, F f) {
     const progress_lock mine(self);
     // This rank takes no part in calls of its other groups meanwhile: their ranks are told not to wait for it. Another
     // thread may make such calls, and nothing is told then.
@@ -29,11 +31,14 @@ inline joined_group shrink(rank_context& self) {
     };
     tell(self.number);
     const at_end back{[&] { tell(0); }};
-    std::unique_ptr<rank_context> left = self.backend->shrink(self);
+    std::unique_ptr<rank_context> left = f();
     left->join(self);  // the two share a progress thread, and what is behind their backends
     put_label(*left, error_text() << self.label << ".shrunk");
     left->began = self.began;
     return joined(std::move(left));
+}
+inline joined_group shrink(rank_context& self) {
+    return shrink_by(self, [&] { return self.backend->shrink(self); });
 }
 inline void leave_group(rank_context& self) {
     if (self.is_foreign()) return;

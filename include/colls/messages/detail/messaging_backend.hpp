@@ -89,14 +89,17 @@ public:
         links_.messages.reset();
         group_->close();
     }
-    std::unique_ptr<rank_context> shrink(rank_context& self) override {
+    std::unique_ptr<rank_context> shrink(rank_context& self) override { return shrink_by(self, {}); }
+    /// `decides`: what does so instead of a majority; of no function: nothing.
+    std::unique_ptr<rank_context> shrink_by(rank_context& self, const shrink_agreement::arbiter& decides) {
         if (const char* const why = group_->cannot_shrink())
             throw_in_call(self.rank, "shrink", errc::unsupported, error_text() << why);
         break_to_shrink(self);
         if (rank_context* const spare = group_->spare()) {
             spare->env.timeout = self.env.timeout;
             if (spare->next == spare) spare->join(self);  // its waits look at the thread's other groups
-            return spare->backend->shrink(*spare);
+            if (!spare->by_messages) return spare->backend->shrink(*spare);
+            return static_cast<messaging_backend&>(*spare->backend).shrink_by(*spare, decides);
         }
         const shrink_agreement::value v = agreement_.agree(
             self, *links_.collectives, [this](int r) { return dead(r); }, [&] { return create(self.size); },
@@ -104,7 +107,8 @@ public:
                 group_->look();
                 self.for_others([](rank_context& x) { x.backend->look(x, nullptr, 0); });
                 gate_lock::let_others_in();
-            });
+            },
+            decides);
         list<int> members;
         int mine = none;
         for (int r = 0; r < self.size; ++r) {

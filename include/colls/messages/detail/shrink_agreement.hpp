@@ -5,7 +5,7 @@
 // may have been stopped), by the synod of Paxos (Lamport, The Part-Time Parliament, 1998) over the whole old group:
 // what a majority has accepted is decided, whichever rank dies meanwhile, and a part of the group that is cut off from
 // the majority decides nothing. A rank that learns the decision tells it to all others before it goes on, so that the
-// proposer may die at any point.
+// proposer may die at any point. Where there is an arbiter, its answer is the decision.
 // IWYU pragma: private
 #pragma once
 
@@ -14,6 +14,7 @@
 #include <colls/detail/transport/vocabulary.hpp>
 
 #include <deque>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -28,16 +29,21 @@ public:
         std::uint64_t place = 0;
     };
 
+    /// Instead of a majority: takes this rank's proposal for the group, unless it has taken another one before, and
+    /// returns what it has taken.
+    using arbiter = std::function<value(const rank_context& group, const value& own)>;
+
     /// Takes a control message of kind `join`. It is read when this rank shrinks the group, too.
     void heard(int peer, const control_message& what) { inbox_.push_back({peer, what.a, what.b, what.c, what.text}); }
 
     /// Returns the decision. `dead(r)`: is the rank known to be dead? `make_place`: makes the place of the new group.
     /// `look_at_others`: called now and then, for the thread's other groups. Throws colls::error: timeout, or
-    /// peer_failed where no majority is left or the decision excludes this rank.
+    /// peer_failed where no majority is left or the decision excludes this rank; and what the arbiter throws.
     template <class Dead, class MakePlace, class Look>
-    value agree(
-        rank_context& self, message_transport& transport, Dead dead, MakePlace make_place, Look look_at_others) {
+    value agree(rank_context& self, message_transport& transport, Dead dead, MakePlace make_place, Look look_at_others,
+        const arbiter& decides) {
         begin(self, transport, seconds_now());
+        decides_ = decides ? &decides : nullptr;
         const auto gone = [&](int r) {
             return dead(r) || self.memory.state(r).gone.load(std::memory_order_relaxed) != 0;
         };
@@ -67,7 +73,7 @@ public:
             before += is_here && r < self_->rank;
         }
         if (missing > 0 && now <= until_) return false;
-        if (2 * count <= here_.size())
+        if (decides_ == nullptr && 2 * count <= here_.size())
             refuse(errc::peer_failed,
                 error_text() << "only " << count << " of " << here_.size() << " ranks are left, not a majority: "
                              << "another part of the group may continue without this one. Start again");
@@ -82,7 +88,10 @@ public:
         for (int r = 0; r < self_->size; ++r)
             if (gone(r) && r != self_->rank) own_.members[static_cast<std::size_t>(r)] = false;
         again_ = now + 0.5;
-        return propose(), false;
+        if (decides_ == nullptr) return propose(), false;
+        accepted_ = (*decides_)(*self_, own_);
+        decided_ = true;  // the next step tells the others
+        return false;
     }
     const value& decision() const {
         if (!accepted_.members[static_cast<std::size_t>(self_->rank)])
@@ -181,6 +190,7 @@ private:
 
     rank_context* self_ = nullptr;
     message_transport* transport_ = nullptr;
+    const arbiter* decides_ = nullptr;  // null: a majority does
     std::deque<received_line> inbox_;
     std::vector<bool> here_, promises_, acceptances_;
     std::uint64_t promised_ = 0, accepted_ballot_ = 0, ballot_ = 0, best_ = 0;

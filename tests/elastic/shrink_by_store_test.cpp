@@ -1,0 +1,183 @@
+// A shrink of which a store decides: elastic::shrink.
+#include "catch.hpp"
+
+#include "support/every_transport.hpp"
+#include "support/fault.hpp"
+#include "support/says.hpp"
+
+#include <colls/colls.hpp>
+#include <colls/elastic.hpp>
+
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <iterator>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace support;
+
+namespace {
+
+struct counters {
+    std::atomic<int> ready, right, refused, wrong, left_out;
+    std::atomic<int> process[4];
+};
+
+/// A folder of its own for a test.
+struct own_folder {
+    std::string path = std::filesystem::temp_directory_path() / "colls_shrink_XXXXXX";
+    own_folder() {
+        if (mkdtemp(path.data()) == nullptr) throw std::runtime_error("no folder");
+    }
+    own_folder(const own_folder&) = delete;
+    own_folder& operator=(const own_folder&) = delete;
+    ~own_folder() { std::filesystem::remove_all(path); }
+    auto files() const {
+        return std::distance(std::filesystem::directory_iterator(path), std::filesystem::directory_iterator());
+    }
+};
+
+/// Kills its process once it has written a list.
+class deadly_folder final : public colls::elastic::store {
+public:
+    explicit deadly_folder(const std::string& path) : to_(path) {}
+    std::string read(std::string_view key) override { return to_.read(key); }
+    bool compare_and_set(std::string_view key, std::string_view expected, std::string_view value) override {
+        const bool first = to_.compare_and_set(key, expected, value);
+        if (first) raise(SIGKILL);
+        return first;
+    }
+
+private:
+    colls::elastic::folder to_;
+};
+
+/// Runs f on n ranks, some of which are killed on purpose.
+template <class F>
+void run_with_deaths(const std::string& transport, int n, F f) {
+    try {
+        run_over(transport, n, f);
+    } catch (const std::exception&) {}
+}
+void fails(colls::communicator& comm, counters& count) {
+    try {
+        for (;;) colls::barrier(comm);
+    } catch (const colls::error&) {
+        count.ready += 1;
+    }
+}
+bool computes(colls::communicator& comm, int size) {
+    std::vector<int> x(5000, comm.rank() + 1);
+    colls::all_reduce(comm, x, colls::sum);
+    return comm.size() == size && x == std::vector<int>(5000, size * (size + 1) / 2);
+}
+
+}  // namespace
+
+TEST_CASE("elastic::shrink: ranks without a majority go on by the store, again and again", "[shrink_by_store]") {
+    for (const std::string& transport : process_transports()) {
+        own_folder place;
+        common<counters> shared;
+        counters& count = *shared;
+        run_with_deaths(transport, 5, [&](colls::communicator& comm) {
+            colls::elastic::folder door(place.path);
+            colls::barrier(comm);
+            for (const int size : {2, 1}) {  // of 5 ranks three die, of two one
+                const int died = comm.size() - size;
+                if (comm.rank() < died) raise(SIGKILL);
+                fails(comm, count);
+                comm = colls::elastic::shrink(comm, door, "group");
+                count.right += computes(comm, size);
+            }
+        });
+        INFO(transport);
+        CHECK(count.right == 3);
+        CHECK(place.files() == (transport == "shm" ? 0 : 4));  // a list of each group, and its lock
+    }
+}
+
+TEST_CASE("elastic::shrink: one that the store does not list gets an error", "[shrink_by_store]") {
+    own_folder place;
+    common<counters> shared;
+    counters& count = *shared;
+    const with_environment chosen("COLLS_TIMEOUT", "2");
+    run_with_deaths("tcp", 4, [&](colls::communicator& comm) {
+        colls::elastic::folder door(place.path);
+        count.process[comm.rank()] = getpid();
+        colls::barrier(comm);
+        const auto stop = [&](int signal) {
+            for (const int r : {0, 1}) kill(count.process[r], signal);
+        };
+        if (comm.rank() == 3) stop(SIGSTOP);
+        if (comm.rank() >= 2) {
+            fails(comm, count);
+            comm = colls::elastic::shrink(comm, door, "group");
+            count.right += computes(comm, 2);
+            if (comm.rank() == 1) stop(SIGCONT);
+            for (int i = 0; i < 3000 && count.left_out < 2; ++i)
+                std::this_thread::sleep_for(std::chrono::milliseconds(10));
+            return;
+        }
+        fails(comm, count);
+        try {
+            comm = colls::elastic::shrink(comm, door, "group");
+            count.wrong += 1;
+        } catch (const colls::error& x) {
+            const bool right = x.code() == colls::errc::peer_failed && says(x.what(), "without this rank");
+            (right ? count.left_out : count.wrong) += 1;
+            if (!right) std::fprintf(stderr, "%s\n", x.what());
+        }
+    });
+    CHECK(count.right == 2);
+    CHECK(count.left_out == 2);
+    CHECK(count.wrong == 0);
+}
+
+TEST_CASE("elastic::shrink: the rank dies that has written the list", "[shrink_by_store]") {
+    own_folder place;
+    common<counters> shared;
+    counters& count = *shared;
+    run_with_deaths("tcp", 4, [&](colls::communicator& comm) {
+        colls::elastic::folder door(place.path);
+        deadly_folder deadly(place.path);
+        const int number = comm.rank();
+        colls::barrier(comm);
+        if (number == 3) raise(SIGKILL);
+        fails(comm, count);
+        comm = colls::elastic::shrink(comm, number == 0 ? static_cast<colls::elastic::store&>(deadly) : door, "group");
+        // The list of ranks 0 to 2 stands, of which one is dead.
+        count.ready += comm.size() == 3;
+        try {
+            for (;;) colls::barrier(comm);
+        } catch (const colls::error&) {}
+        comm = colls::elastic::shrink(comm, door, "group");
+        count.right += computes(comm, 2);
+    });
+    CHECK(count.ready == 3 + 2);
+    CHECK(count.right == 2);
+}
+
+TEST_CASE("elastic::shrink: a value that is no list is refused", "[shrink_by_store]") {
+    struct other_values final : colls::elastic::store {
+        std::string read(std::string_view) override { return "12 10"; }
+        bool compare_and_set(std::string_view, std::string_view, std::string_view) override { return false; }
+    };
+    common<counters> shared;
+    counters& count = *shared;
+    run_with_deaths("tcp", 1, [&](colls::communicator& comm) {
+        other_values door;
+        try {
+            comm = colls::elastic::shrink(comm, door, "group");
+        } catch (const colls::error& x) {
+            count.right += x.code() == colls::errc::mismatch && says(x.what(), "no list");
+        }
+    });
+    CHECK(count.right == 1);
+}
