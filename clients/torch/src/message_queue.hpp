@@ -339,11 +339,9 @@ private:
         if (worker_rests_ && waiters_ == 0 && needs_driving()) wakes_worker_.notify_one();
         if (asleep_ > 0 && (wants_room_ || !new_sends_.empty() || !new_receives_.empty())) bells_.ring_own();
     }
-    /// A send that is over for its caller, and that the receiver can take by itself, needs none.
-    bool needs_driving() const {
-        return !new_sends_.empty() || !new_receives_.empty() || has_receives_ || wants_room_ ||
-               (stopped_ && has_sends_);
-    }
+    /// A send that is over for its caller needs it, too: over TCP it may wait for a connection, or for room in a
+    /// socket.
+    bool needs_driving() const { return !new_sends_.empty() || !new_receives_.empty() || has_sends_ || has_receives_; }
     std::uint32_t reasons() const {
         return doorbells::message | (wants_room_ || stopped_ || finishes_ ? doorbells::room : 0);
     }

@@ -8,6 +8,7 @@ import signal
 import socket
 import time
 import unittest
+import unittest.mock
 
 import torch
 import torch.distributed as dist
@@ -517,6 +518,24 @@ def messages(rank, n):
         raise AssertionError(gathered)
 
 
+def sends_and_rests(rank, n):
+    """A message arrives though its sender makes no further call."""
+    store = dist.distributed_c10d._get_default_store()
+    for turn in range(20):
+        group = dist.new_group()  # a first message needs a connection, over TCP
+        for length in (1, 1000, 250_000):
+            if rank > 0:
+                dist.send(torch.full((length,), float(rank)), 0, group=group)
+            else:
+                for r in range(1, n):
+                    x = torch.zeros(length)
+                    dist.recv(x, r, group=group)
+                    expect("a message", x, torch.full((length,), float(r)))
+        if rank == 0:
+            store.set(f"received/{turn}", "")
+        store.get(f"received/{turn}")
+
+
 def works(rank, n):
     total = n * (n + 1) / 2
     xs = [torch.full((1000 * i,), rank + 1.0) for i in range(1, 30)]
@@ -862,6 +881,11 @@ class functions(unittest.TestCase):
 
     def test_messages_and_objects(self):
         self.everywhere(messages)
+
+    def test_messages_of_ranks_that_rest(self):
+        for transport in ("", "tcp"):
+            with self.subTest(transport=transport), unittest.mock.patch.dict(os.environ, COLLS_TRANSPORT=transport):
+                self.everywhere(sends_and_rests, (2, 3))
 
     def test_works_and_groups(self):
         self.everywhere(works)
