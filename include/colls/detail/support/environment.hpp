@@ -11,10 +11,9 @@
 //   COLLS_TUNE       a file with figures of the machine and measured choices, which `automatic` then follows (files/)
 //   COLLS_TRACE      a file, to which each process adds what its ranks do and when (docs/tracing.md, files/); its name
 //                    gets the host and the process before its extension
-//   COLLS_TRANSPORT  between processes. shm: shared memory within a host, TCP between hosts; tcp: TCP always; verbs:
-//   RDMA
-//                    always; shm+verbs: shared memory within a host, RDMA between hosts. Default: the last where all
-//                    ranks can, otherwise shm
+//   COLLS_TRANSPORT  between processes. shm: shared memory within a host, TCP between hosts; tcp: TCP always;
+//                    verbs: RDMA always; shm+verbs: shared memory within a host, RDMA between hosts. Default: the last
+//                    where all ranks can, otherwise shm
 //
 // Any other value is an error that names the variable. An empty one counts as not set.
 // How the process was launched is read from other variables, in launch.hpp.

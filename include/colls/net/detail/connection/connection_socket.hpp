@@ -57,9 +57,8 @@ public:
     }
     /// unused -> established, by the rank that was connected to.
     void accepted() {
-        stage_ = stage::established;
-        readable = writable = true;
-        reader.open(buffer_bytes);
+        connected();
+        readable = true;
     }
     /// established -> read_only: writing has failed, since the peer has closed its side. What it sent before is still
     /// to be read.

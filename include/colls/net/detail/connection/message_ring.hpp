@@ -140,8 +140,7 @@ private:
     std::uint64_t head_ = 0, tail_ = 0;
 };
 
-// ---- the memory of a group of ranks that pass messages: what lies where
-// -----------------------------------------------
+// ---- the memory of a group of ranks that pass messages: what lies where ---------------------------------------------
 
 /// Capacities of the two rings of an ordered pair of ranks, in bytes, rounded up to powers of two, and from how many
 /// bytes on a piece is stored past the caches (this never paid for a ring that fits a core's own cache). All ranks of a

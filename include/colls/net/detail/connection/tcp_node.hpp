@@ -167,10 +167,7 @@ public:
     void wait(double seconds) {
         if (poll_events() || !(seconds > 0)) return;
         if (!pending_.empty() || listening_.readable) seconds = std::min(seconds, 0.05);
-        const double whole = std::min(seconds, 3600.0);
-        timespec t;
-        t.tv_sec = static_cast<time_t>(whole);
-        t.tv_nsec = static_cast<long>((whole - static_cast<double>(t.tv_sec)) * 1e9);
+        const timespec t = timespec_of(std::min(seconds, 3600.0));
         pollfd p{epoll_.get(), POLLIN, 0};
         if (ppoll(&p, 1, &t, nullptr) > 0) poll_events();
     }
