@@ -156,14 +156,6 @@ private:
     list<change> changes_;
 };
 
-/// About the bytes that it takes to make a plan: of all ranks, or of one where messages pass.
-[[gnu::cold]] inline double planning_bytes(const any_schedule& s, int n, reach within) {
-    constexpr double step_bytes = sizeof(step) + 3 * sizeof(instruction), slot_bytes = sizeof(slot_state) + 32;
-    const double ranks = within == reach::nothing ? 1 : n, size = n;
-    const double steps = static_cast<double>(s.rounds(n)) * s.ports(n), slots = double(s.blocks(n)) + s.scratch(n);
-    return ranks * (steps * step_bytes + slots * slot_bytes + 8 * size) + 16 * size;
-}
-
 /// Why no plan can be made of the schedule at n ranks, which it supports; empty: one can.
 [[gnu::cold]] inline error_text too_large(const any_schedule& s, int n, reach within) {
     constexpr double gigabyte = 1 << 30, most = 4 * gigabyte, most_of_one = gigabyte;
@@ -172,7 +164,11 @@ private:
     // Clocks are kept in 16 bits, and a round takes two values.
     if (!messages && s.rounds(n) >= 30000)
         return why << "more than 30,000 rounds in shared memory: take one of few rounds, such as circulant or tree";
-    const double bytes = planning_bytes(s, n, within);
+    // About the bytes that it takes to make a plan: of all ranks, or of one where messages pass.
+    constexpr double step_bytes = sizeof(step) + 3 * sizeof(instruction), slot_bytes = sizeof(slot_state) + 32;
+    const double ranks = messages ? 1 : n, size = n;
+    const double steps = static_cast<double>(s.rounds(n)) * s.ports(n), slots = double(s.blocks(n)) + s.scratch(n);
+    const double bytes = ranks * (steps * step_bytes + slots * slot_bytes + 8 * size) + 16 * size;
     if (bytes <= (messages ? most_of_one : most)) return why;
     why << "its execution plan" << (messages ? " for one rank" : ", which has the programs of all ranks,");
     put_gigabytes(why << " would take about ", bytes)
