@@ -141,17 +141,15 @@ constexpr int family_recipe() {
     }
 }
 
-template <class F, int... C>
-constexpr bool derives_any(std::integer_sequence<int, C...>) {
-    return (derivation<F, static_cast<collective>(C)>::exists || ...);
-}
 /// Whether F is a family: no schedule itself, and provides some.
 template <class F>
 constexpr bool names_schedules() {
     if constexpr (schedule<F> || !std::is_trivially_copyable_v<F>)
         return false;
     else
-        return derives_any<F>(std::make_integer_sequence<int, collective_count>{});
+        return []<int... C>(std::integer_sequence<int, C...>) {
+            return (derivation<F, static_cast<collective>(C)>::exists || ...);
+        }(std::make_integer_sequence<int, collective_count>{});
 }
 
 /// A family whose schedules run backwards in time: what reversed<F> of a family is.
