@@ -21,9 +21,7 @@ public:
 
     bool is_unused() const { return stage_ == stage::unused; }
     bool is_connecting() const { return stage_ == stage::connecting; }
-    bool is_open() const {
-        return stage_ == stage::connecting || stage_ == stage::established || stage_ == stage::read_only;
-    }
+    bool is_open() const { return !is_unused() && !is_closed(); }
     /// The hello is behind: frames may arrive.
     bool carries_frames() const { return stage_ == stage::established || stage_ == stage::read_only; }
     bool can_write() const { return stage_ == stage::established; }

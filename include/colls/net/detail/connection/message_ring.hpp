@@ -175,9 +175,6 @@ struct memory_layout {
         whole = (data[messages] + ranks * ranks * capacity[messages] + line - 1) / line * line;
     }
     static doorbell& doorbell_of(std::byte* at, int rank) { return reinterpret_cast<doorbell*>(at)[rank]; }
-    static const doorbell& doorbell_of(const std::byte* at, int rank) {
-        return reinterpret_cast<const doorbell*>(at)[rank];
-    }
     ring_writer writer(std::byte* at, kind k, int from, int to, std::size_t stream_from) const {
         return {state_of(at, k, ring(from, to)), bytes_of(at, k, ring(from, to)), capacity[k], stream_from};
     }

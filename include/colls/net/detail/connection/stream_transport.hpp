@@ -44,8 +44,6 @@ public:
     }
     posted_messages& sends() { return outbox_; }
     posted_messages& receives() { return inbox_; }
-    const posted_messages& sends() const { return outbox_; }
-    const posted_messages& receives() const { return inbox_; }
     /// No message moves any more; control messages do.
     void abandon() {
         inbox_.drop();
@@ -211,8 +209,7 @@ protected:
         shared_.busy.reserve(size);
     }
 
-    Connection& at(int peer) { return peers_[static_cast<std::size_t>(peer)]; }
-    const Connection& at(int peer) const { return peers_[static_cast<std::size_t>(peer)]; }
+    Connection& at(int peer) const { return peers_[static_cast<std::size_t>(peer)]; }
 
     void progress_busy() {
         for (std::size_t i = 0; i < shared_.busy.size();)

@@ -218,16 +218,14 @@ private:
                 ++i;
             }
     }
-    void drop(std::size_t i) {
-        unwatch(*pending_[i]);
-        pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
-    }
-    void hand_over(std::size_t i, peer_hello hello, tcp_connection_owner& t) {
+    // Returns what was its descriptor.
+    descriptor drop(std::size_t i) {
         unwatch(*pending_[i]);
         descriptor fd = std::move(pending_[i]->fd);
         pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
-        t.accept_connection(hello, std::move(fd));
+        return fd;
     }
+    void hand_over(std::size_t i, peer_hello hello, tcp_connection_owner& t) { t.accept_connection(hello, drop(i)); }
     void serve_pending() {
         const double now = seconds_now();
         for (std::size_t i = 0; i < pending_.size();) {
