@@ -24,6 +24,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 
 namespace colls::inline v1::detail {
 
@@ -52,11 +53,7 @@ struct environment {
     /// Reads the variables; a communicator does so once, when it is made. Throws invalid_argument.
     [[gnu::cold, gnu::noinline]] static environment read() {
         environment e;
-        constexpr const char* levels[] = {"warn", "info", "trace", "1"};
-        constexpr const char* off_or_on[] = {"0", "1"};
-        constexpr const char* never_always_measured[] = {"0", "1", "auto"};
-        constexpr const char* transports[] = {"shm", "tcp", "verbs", "shm+verbs"};
-        const int level = which_of("COLLS_DEBUG", levels, 0);
+        const int level = which_of("COLLS_DEBUG", {"warn", "info", "trace", "1"}, 0);
         e.debug = level == 3 ? debug_level::info : static_cast<debug_level>(level);
         if (const char* v = variable("COLLS_TIMEOUT")) {
             char* end = nullptr;
@@ -66,9 +63,9 @@ struct environment {
                                     << ", neither a number of seconds above 0, such as 2.5, nor inf");
         }
         e.schedule = variable("COLLS_SCHEDULE");
-        e.reproducible = which_of("COLLS_REPRODUCIBLE", off_or_on, 0) == 1;
-        e.single_copy = static_cast<single_copies>(which_of("COLLS_SINGLE_COPY", never_always_measured, 2));
-        const int transport = which_of("COLLS_TRANSPORT", transports, 0);
+        e.reproducible = which_of("COLLS_REPRODUCIBLE", {"0", "1"}, 0) == 1;
+        e.single_copy = static_cast<single_copies>(which_of("COLLS_SINGLE_COPY", {"0", "1", "auto"}, 2));
+        const int transport = which_of("COLLS_TRANSPORT", {"shm", "tcp", "verbs", "shm+verbs"}, 0);
         e.tcp = transport == 1 || transport == 2;
         e.verbs = transport >= 2;
         e.any_network = variable("COLLS_TRANSPORT") == nullptr;
@@ -76,15 +73,14 @@ struct environment {
     }
 
 private:
-    template <std::size_t count>
-    [[gnu::cold]] static int which_of(const char* name, const char* const (&all)[count], int otherwise) {
+    [[gnu::cold]] static int which_of(const char* name, std::initializer_list<const char*> all, int otherwise) {
         const char* const value = variable(name);
         if (value == nullptr) return otherwise;
-        for (std::size_t i = 0; i < count; ++i)
-            if (std::strcmp(value, all[i]) == 0) return static_cast<int>(i);
+        for (const char* const& each : all)
+            if (std::strcmp(value, each) == 0) return static_cast<int>(&each - all.begin());
         error_text text;
         text << "colls: " << name << " is " << value << ", which is none of:";
-        for (std::size_t i = 0; i < count; ++i) text << (i > 0 ? ", " : " ") << all[i];
+        for (const char* const& each : all) text << (&each == all.begin() ? " " : ", ") << each;
         refuse(text);
     }
     [[noreturn, gnu::cold]] static void refuse(const error_text& why) { throw error(errc::invalid_argument, why); }
