@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <string_view>
+#include <utility>
 
 namespace colls::inline v1 {
 
@@ -23,16 +24,13 @@ public:
         from_ = from.by->allocate(*from.self, count, sizeof(T), at);
         data_ = reinterpret_cast<T*>(at);
     }
-    memory(memory&& other) noexcept : from_(other.from_), data_(other.data_), size_(other.size_) {
-        other.from_ = nullptr;
-    }
+    memory(memory&& other) noexcept
+        : from_(std::exchange(other.from_, nullptr)), data_(other.data_), size_(other.size_) {}
     /// Swaps the two.
     memory& operator=(memory&& other) noexcept {
-        detail::held_by_program* const from = from_;
-        T* const data = data_;
-        const std::size_t size = size_;
-        from_ = other.from_, data_ = other.data_, size_ = other.size_;
-        other.from_ = from, other.data_ = data, other.size_ = size;
+        std::swap(from_, other.from_);
+        std::swap(data_, other.data_);
+        std::swap(size_, other.size_);
         return *this;
     }
     ~memory() {
@@ -136,12 +134,9 @@ public:
 
 private:
     void take(communicator& other) {
-        handle_ = other.handle_;
-        rank_ = other.rank_;
-        size_ = other.size_;
-        other.handle_ = {};
-        other.rank_ = none;
-        other.size_ = 0;
+        handle_ = std::exchange(other.handle_, {});
+        rank_ = std::exchange(other.rank_, none);
+        size_ = std::exchange(other.size_, 0);
     }
     void leave() {
         if (handle_.self) handle_.by->leave_group(*handle_.self);

@@ -8,6 +8,7 @@
 
 #include <exception>
 #include <type_traits>
+#include <utility>
 
 namespace colls::inline v1 {
 
@@ -23,14 +24,13 @@ public:
     operation() = default;
     /// For the library: takes over o.
     operation(const detail::rank_handle& rank, detail::operation_state* o) : rank_(rank), o_(o) {}
-    operation(operation&& other) noexcept : rank_(other.rank_), o_(other.o_) { other.o_ = nullptr; }
+    operation(operation&& other) noexcept : rank_(other.rank_), o_(std::exchange(other.o_, nullptr)) {}
     /// Finishes its own operation first, as the destructor does.
     operation& operator=(operation&& other) noexcept {
         if (this != &other) {
             finish();
             rank_ = other.rank_;
-            o_ = other.o_;
-            other.o_ = nullptr;
+            o_ = std::exchange(other.o_, nullptr);
         }
         return *this;
     }
@@ -77,13 +77,12 @@ class [[nodiscard]] plan {
 public:
     /// For the library: checks the request and keeps it.
     plan(const detail::rank_handle& rank, detail::request& q) : rank_(rank), p_(rank.by->prepare_call(*rank.self, q)) {}
-    plan(plan&& other) noexcept : rank_(other.rank_), p_(other.p_) { other.p_ = nullptr; }
+    plan(plan&& other) noexcept : rank_(other.rank_), p_(std::exchange(other.p_, nullptr)) {}
     plan& operator=(plan&& other) noexcept {
         if (this != &other) {
             drop();
             rank_ = other.rank_;
-            p_ = other.p_;
-            other.p_ = nullptr;
+            p_ = std::exchange(other.p_, nullptr);
         }
         return *this;
     }

@@ -36,14 +36,9 @@ struct exclusive : detail::part<S> {
             return s;
         }
         if (rank == 0) return {};
-        return detail::moved(
-            step_of(inclusive(), rank - 1, n - 1, round - 1, port), next_rank{}, detail::same_blocks{});
+        const auto next = [](int role) { return role + 1; };
+        return detail::moved(step_of(inclusive(), rank - 1, n - 1, round - 1, port), next, detail::same_blocks{});
     }
-
-private:
-    struct next_rank {
-        constexpr int operator()(int rank) const { return rank + 1; }
-    };
 };
 
 template <class S>

@@ -63,8 +63,8 @@ struct permuted : detail::part<S, 0>, detail::part<Mapping, 1> {
         return mapping().rank(output_of(inner(), mapping().role(rank, n), n, slot), n);
     }
     constexpr step at(int rank, int n, int round, int port) const {
-        return detail::moved(step_of(inner(), mapping().role(rank, n), n, round, port),
-            detail::rank_of_role<Mapping>{mapping(), n}, detail::same_blocks{});
+        const auto rank_of = [&](int role) { return mapping().rank(role, n); };
+        return detail::moved(step_of(inner(), mapping().role(rank, n), n, round, port), rank_of, detail::same_blocks{});
     }
 };
 

@@ -16,7 +16,7 @@ namespace colls::inline v1 {
 template <class... S>
 struct striped : detail::lane_pack<S...> {
     static_assert(sizeof...(S) > 0, "colls: striped<S...>: there must be at least one lane");
-    static_assert(detail::same_collective<S...>(), "colls: striped<S...>: all lanes must implement one collective");
+    static_assert(detail::same_collective<S...>, "colls: striped<S...>: all lanes must implement one collective");
     static_assert(detail::same_root<S...>(), "colls: striped<S...>: all lanes must have the same root");
 
     using detail::lane_pack<S...>::lane_pack;  ///< of one lane for each s, which it copies

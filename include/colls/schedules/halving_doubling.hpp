@@ -40,10 +40,8 @@ struct halving_doubling {
 ///   scratch       n / 2 - 1 partial results
 ///   order         rank order, folded as well: for operators that do not commute
 struct distance_doubling {
-    struct reduce_scatter {
-        static constexpr collective implements = collective::reduce_scatter;
-        static constexpr bool supports(int n) { return is_power_of_two(n); }
-        static constexpr int rounds(int n) { return log2_ceil(n); }
+    /// At the same group sizes, in as many rounds.
+    struct reduce_scatter : halving_doubling::reduce_scatter {
         static constexpr int owner(int rank, int n) { return detail::reversed_bits(rank, log2_ceil(n)); }
         static constexpr int home(int n, int slot) { return detail::reversed_bits(slot, log2_ceil(n)); }
         static constexpr step at(int rank, int n, int round) {

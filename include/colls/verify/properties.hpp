@@ -1,7 +1,7 @@
 // What follows from a schedule beyond being right: derived by the same symbolic execution, never declared.
 #pragma once
 
-#include <colls/detail/prove/order.hpp>
+#include <colls/detail/prove/proof.hpp>
 #include <colls/detail/prove/reader.hpp>
 #include <colls/schedule.hpp>
 #include <colls/verify/fold_properties.hpp>

@@ -36,11 +36,6 @@ struct element<R> {
 template <class R>
 using element_of = typename element<std::remove_reference_t<R>>::type;
 
-/// True where a call that outlives its statement may use what was passed as X&&: an lvalue, or a view.
-template <class X>
-inline constexpr bool outlives_call =
-    std::is_lvalue_reference_v<X> || std::ranges::enable_borrowed_range<std::remove_cvref_t<X>>;
-
 // Each of the following is false where it has found an error, which a static_assert then reports: the caller compiles
 // nothing further, so that no other error follows from that one.
 
@@ -51,7 +46,10 @@ constexpr bool expect_buffers() {
     static_assert(are_buffers,
         "colls: a buffer is a contiguous range, such as std::vector, std::array or std::span; for a pointer and a "
         "count write std::span(p, n), for one value std::span(&x, 1)");
-    constexpr bool live = !keeps || (outlives_call<X> && ...);
+    // An lvalue, or a view, outlives the statement.
+    constexpr bool live =
+        !keeps ||
+        ((std::is_lvalue_reference_v<X> || std::ranges::enable_borrowed_range<std::remove_cvref_t<X>>) && ...);
     static_assert(live,
         "colls: this buffer is a temporary, and a started or prepared call uses its buffers after the statement that "
         "makes it: give the buffer a name");
@@ -70,30 +68,21 @@ constexpr bool expect_in_and_out() {
     }
     return false;
 }
-/// An operator on elements of type T.
-template <class T, class Op>
-constexpr bool expect_operator() {
-    constexpr bool is_function = std::is_function_v<Op>;
-    static_assert(!is_function, "colls: this operator is a function: pass its address, &f");
-    if constexpr (!is_function) {
-        constexpr bool takes = operator_on<Op, T>;
-        static_assert(
-            takes, "colls: this operator does not take this element type: it must be const-callable as T(T, T)");
-        return takes;
-    }
-    return false;
-}
 /// An input, an output and an operator.
 template <bool keeps, bool scan, class In, class Out, class Op>
 constexpr bool expect_fold() {
     if constexpr (expect_in_and_out<keeps, In, Out>()) {
         using T = element_of<Out>;
-        if constexpr (expect_operator<T, Op>()) {
-            constexpr bool fits = !scan || !has_finish<Op, T>;
+        constexpr bool is_function = std::is_function_v<Op>;
+        static_assert(!is_function, "colls: this operator is a function: pass its address, &f");
+        if constexpr (!is_function) {
+            constexpr bool takes = operator_on<Op, T>, fits = !takes || !scan || !has_finish<Op, T>;
+            static_assert(
+                takes, "colls: this operator does not take this element type: it must be const-callable as T(T, T)");
             static_assert(fits,
                 "colls: a scan has no use for an operator with a last step, such as avg: the ranks' results are of "
                 "different numbers of contributions");
-            return fits;
+            return takes && fits;
         }
     }
     return false;

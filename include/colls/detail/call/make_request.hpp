@@ -40,8 +40,6 @@ template <class T, class I>
 inline constexpr pair_name<T, I> pair_name_of;
 template <class T, class I>
 inline constexpr std::string_view type_text<value_index<T, I>>{pair_name_of<T, I>.text, sizeof pair_name_of<T, I>.text};
-template <class T>
-inline constexpr std::uint64_t type_hash = hash_text(type_text<T>);
 
 /// The name of a type, which ranks compare, with its hash.
 struct hashed_name {
@@ -49,28 +47,9 @@ struct hashed_name {
     std::uint64_t hash = 0;
 };
 template <class T>
-inline constexpr hashed_name name_of_type{&type_text<T>, type_hash<T>};
+inline constexpr hashed_name name_of_type{&type_text<T>, hash_text(type_text<T>)};
 
 // What tells an operator from another one of the same spelling: two lambdas of a function, two functions of a type.
-
-/// The compiler's spelling contains a lambda, which it does not tell from others of the same parameters.
-template <class Op>
-constexpr bool names_lambda(std::string_view spelled) {
-    return std::is_class_v<Op> && spelled.find("lambda") != spelled.npos;
-}
-/// "lambda 5f3a, main()::<lambda(int, int)>": with a number from the type's mangled name, which counts the lambdas of a
-/// function and is the same in every process. Without run-time type information it is the spelling.
-template <class Op>
-std::string lambda_text(std::string_view spelled) {
-    std::string text;
-#ifdef __cpp_rtti
-    const std::uint64_t number = hash_text(typeid(Op).name());
-    text = "lambda ";
-    for (const int shift : {12, 8, 4, 0}) text += "0123456789abcdef"[number >> shift & 15];
-    text += ", ";
-#endif
-    return text.append(spelled);
-}
 
 /// The place of a function in the program or library that it is in: the same in processes of one program.
 inline std::uint64_t place_of_function(const void* f) {
@@ -123,17 +102,29 @@ void set_operator_value(request& q, const Op& op) {
         q.drop_op = [](void* copy) { delete static_cast<Op*>(copy); };
     }
 }
-/// What ranks compare of a type that contains a lambda.
+/// What ranks compare of a type that contains a lambda: "lambda 5f3a, main()::<lambda(int, int)>", with a number from
+/// the type's mangled name, which counts the lambdas of a function and is the same in every process. Without run-time
+/// type information it is the spelling.
 template <class Op>
 const hashed_name& name_of_lambda() {
-    static const std::string text = lambda_text<Op>(type_text<Op>);
+    static const std::string text = [] {
+        std::string made;
+#ifdef __cpp_rtti
+        const std::uint64_t number = hash_text(typeid(Op).name());
+        made = "lambda ";
+        for (const int shift : {12, 8, 4, 0}) made += "0123456789abcdef"[number >> shift & 15];
+        made += ", ";
+#endif
+        return made.append(type_text<Op>);
+    }();
     static const std::string_view view = text;
     static const hashed_name name{&view, hash_text(view)};
     return name;
 }
 template <bool keeps, class T, class Op>
 void set_operator(request& q, const Op& op) {
-    if constexpr (names_lambda<Op>(type_text<Op>))
+    // The compiler's spelling of a lambda does not tell it from others of the same parameters.
+    if constexpr (std::is_class_v<Op> && type_text<Op>.find("lambda") != std::string_view::npos)
         set_operator(q.c, op_table_for<T, Op>, name_of_lambda<Op>());
     else
         set_operator(q.c, op_table_for<T, Op>, name_of_type<Op>);

@@ -124,7 +124,8 @@ constexpr bool eager_pays(double eager, double scheduled, double staged) {
         only_short = fits(list.first[i]) && !takes_long_to_plan(list.first[i], self);
     prediction best;
     bool found = take_least(best, false, list, fits, weighed, prediction_of);
-    if (!found) best = first_of(list, fits);
+    for (int i = 0; !found && best.of == nullptr && i < list.count; ++i)
+        if (fits(list.first[i])) best = {&list.first[i], whole_unit_bytes, 0};
     if (!d.in_order && !d.only_direct)
         found = take_least(best, found, two_level_candidates(self, d.what, d.root), fits, weighed,
             [&](const candidate& c) { return predicted(c, self, m, d.bytes); });

@@ -57,13 +57,6 @@ const candidate* named(const candidates& list, std::string_view name, const Fits
         if (const candidate& c = list.first[i]; c.name == name && fits(c)) return &c;
     return nullptr;
 }
-/// The first one that fits.
-template <class Fits>
-prediction first_of(const candidates& list, const Fits& fits) {
-    for (int i = 0; i < list.count; ++i)
-        if (fits(list.first[i])) return {&list.first[i], std::size_t{1} << 40, 0};
-    return {};
-}
 /// Takes the least prediction of the candidates that fit and are weighed, and of `best` where one is found before;
 /// returns whether one is found now.
 template <class Fits, class Weighed, class Predict>

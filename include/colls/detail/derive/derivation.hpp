@@ -72,11 +72,8 @@ template <collective C, class F>
 constexpr auto named_or_reversed(const F& f) {
     if constexpr (derived<named_for<F, C>> || schedule<F> || dual(C) == C) {
         return named<C>(f);
-    } else if constexpr (derived<named_for<F, dual(C)>>) {
-        if constexpr (reversible<named_for<F, dual(C)>>)
-            return reverse(named<dual(C)>(f));
-        else
-            return underivable{};
+    } else if constexpr (requires { requires derived<named_for<F, dual(C)>> && reversible<named_for<F, dual(C)>>; }) {
+        return reverse(named<dual(C)>(f));
     } else {
         return underivable{};
     }
@@ -85,62 +82,47 @@ template <class F, collective C>
 using plain_for = decltype(named_or_reversed<C>(std::declval<const F&>()));
 
 template <class F, collective A, collective B>
-constexpr bool composes() {
-    if constexpr (derived<plain_for<F, A>> && derived<plain_for<F, B>>)
-        return composable<plain_for<F, A>, plain_for<F, B>>();
-    else
-        return false;
-}
+inline constexpr bool composes = composable<plain_for<F, A>, plain_for<F, B>>();
 /// The schedule for A, then the schedule for B.
 template <collective A, collective B, class F>
 constexpr auto composed(const F& f) {
     return compose<plain_for<F, A>, plain_for<F, B>>{named_or_reversed<A>(f), named_or_reversed<B>(f)};
 }
 
-/// The rule that family.hpp documents, but for barriers made of an all_reduce. A schedule that is no family derives
-/// nothing.
+/// The rule that family.hpp documents. A schedule that is no family derives nothing.
 template <collective C, class F>
 constexpr auto derive(const F& f) {
     using enum collective;
     if constexpr (schedule<F> || derived<plain_for<F, C>>) {
         return named_or_reversed<C>(f);
-    } else if constexpr (C == all_reduce && composes<F, reduce_scatter, all_gather>()) {
+    } else if constexpr (C == all_reduce && composes<F, reduce_scatter, all_gather>) {
         return composed<reduce_scatter, all_gather>(f);
-    } else if constexpr (C == all_reduce && composes<F, reduce, broadcast>()) {
+    } else if constexpr (C == all_reduce && composes<F, reduce, broadcast>) {
         return composed<reduce, broadcast>(f);
-    } else if constexpr (C == broadcast && composes<F, scatter, all_gather>()) {
+    } else if constexpr (C == broadcast && composes<F, scatter, all_gather>) {
         return composed<scatter, all_gather>(f);
-    } else if constexpr (C == reduce && composes<F, reduce_scatter, gather>()) {
+    } else if constexpr (C == reduce && composes<F, reduce_scatter, gather>) {
         return composed<reduce_scatter, gather>(f);
     } else if constexpr (C == barrier && derived<plain_for<F, reduce_scatter>>) {
         // Half the rounds of a barrier made of the all_reduce.
         return synchronising<plain_for<F, reduce_scatter>>{named_or_reversed<reduce_scatter>(f)};
-    } else {
-        return underivable{};
-    }
-}
-
-template <collective C, class F>
-constexpr auto derive_all(const F& f) {
-    if constexpr (C == collective::barrier && !schedule<F>) {
-        using all_reduce = decltype(derive<collective::all_reduce>(f));
-        if constexpr (derived<decltype(derive<C>(f))>)
-            return derive<C>(f);
-        else if constexpr (derived<all_reduce>)
-            return synchronising<all_reduce>{derive<collective::all_reduce>(f)};
+    } else if constexpr (C == barrier) {
+        using whole = decltype(derive<all_reduce>(f));
+        if constexpr (derived<whole>)
+            return synchronising<whole>{derive<all_reduce>(f)};
         else
             return underivable{};
     } else {
-        return derive<C>(f);
+        return underivable{};
     }
 }
 
 /// How F, a family or a schedule, comes by a schedule for C.
 template <class F, collective C>
 struct derivation {
-    using type = decltype(derive_all<C>(std::declval<const F&>()));
+    using type = decltype(derive<C>(std::declval<const F&>()));
     static constexpr bool exists = derived<type>;
-    static constexpr auto make(const F& f) { return derive_all<C>(f); }
+    static constexpr auto make(const F& f) { return derive<C>(f); }
 };
 
 /// The first recipe for C whose parts A and B provide, and whose schedules fit together; or none.
@@ -153,25 +135,21 @@ constexpr int family_recipe() {
         if constexpr (r.result == C) {
             using first = typename derivation<A, r.first>::type;
             using second = typename derivation<B, r.second>::type;
-            if constexpr (derived<first> && derived<second>) {
-                if constexpr (composable<first, second>()) return I;
-            }
+            if constexpr (composable<first, second>()) return I;
         }
         return family_recipe<A, B, C, I + 1>();
     }
 }
 
-template <class F, int... C>
-constexpr bool derives_any(std::integer_sequence<int, C...>) {
-    return (derivation<F, static_cast<collective>(C)>::exists || ...);
-}
 /// Whether F is a family: no schedule itself, and provides some.
 template <class F>
 constexpr bool names_schedules() {
     if constexpr (schedule<F> || !std::is_trivially_copyable_v<F>)
         return false;
     else
-        return derives_any<F>(std::make_integer_sequence<int, collective_count>{});
+        return []<int... C>(std::integer_sequence<int, C...>) {
+            return (derivation<F, static_cast<collective>(C)>::exists || ...);
+        }(std::make_integer_sequence<int, collective_count>{});
 }
 
 /// A family whose schedules run backwards in time: what reversed<F> of a family is.

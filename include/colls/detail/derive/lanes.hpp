@@ -91,13 +91,8 @@ struct lane_pack<S, Rest...> : part<S, sizeof...(Rest)>, lane_pack<Rest...> {
     }
 };
 
-template <class... S>
-constexpr bool same_collective() {
-    constexpr collective all[] = {implemented_by<S>...};
-    for (const collective c : all)
-        if (c != all[0]) return false;
-    return true;
-}
+template <class First, class... S>
+inline constexpr bool same_collective = ((implemented_by<S> == implemented_by<First>) && ...);
 template <class... S>
 constexpr bool same_root(const lane_pack<S...>& lanes, int n) {
     return lanes.rooted_at(root_of(lanes.lane(), n), n);
@@ -115,7 +110,7 @@ constexpr bool same_root() {
 template <class... S>
 constexpr bool stripable() {
     if constexpr ((schedule<S> && ...))
-        return same_collective<S...>() && same_root<S...>();
+        return same_collective<S...> && same_root<S...>();
     else
         return false;
 }

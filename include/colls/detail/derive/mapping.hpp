@@ -35,11 +35,4 @@ constexpr bool permutes() {
 }
 constexpr bool permutable(collective c) { return !is_scan(c); }
 
-template <class M>
-struct rank_of_role {
-    M m;
-    int n;
-    constexpr int operator()(int role) const { return m.rank(role, n); }
-};
-
 }  // namespace colls::inline v1::detail

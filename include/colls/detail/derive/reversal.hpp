@@ -19,12 +19,10 @@ struct reversal;
 /// it, so that they are reversed part by part.
 template <class S>
 struct reverse_trait {
-    static constexpr bool possible = [] {
-        if constexpr (schedule<S>)
-            return has_dual(implemented_by<S>) && !requires(const S& s, int n) { s.scratch(n); };
-        else
-            return false;
-    }();
+    static constexpr bool possible = requires(const S& s, int n) {
+        requires schedule<S>;
+        requires has_dual(implemented_by<S>) && !requires { s.scratch(n); };
+    };
     using type = reversal<S>;
     static constexpr type apply(const S& s) { return {s}; }
 };

@@ -48,19 +48,16 @@ public:
     virtual void close() {}
 };
 
-/// Memory that the group's ranks can reach, aligned to 128 bytes.
+/// Memory that the group's ranks can reach, as extend::memory_group says: allocate, deallocate, populate,
+/// retire_memory.
 class group_allocator {
 public:
     virtual ~group_allocator() = default;
     virtual std::byte* take(std::size_t bytes) = 0;  ///< throws std::bad_alloc
-    /// For the program. A shrink withdraws it from ranks that it leaves out.
     virtual std::byte* take_for_program(std::size_t bytes) { return take(bytes); }
     virtual void give(std::byte* at, std::size_t bytes) noexcept = 0;
-    /// The same once every other rank has completed this many operations, or has left.
     virtual void give_after(std::byte* at, std::size_t bytes, std::uint64_t /*operations*/) { give(at, bytes); }
-    /// Asks the system for the pages of memory that was taken: at once, they cost less than a fault for each.
     virtual void populate(std::byte* /*at*/, std::size_t /*bytes*/) {}
-    /// A rank that does not answer may yet come back and write: memory that is given back is not taken again.
     virtual void pin() {}
 };
 

@@ -44,10 +44,40 @@ void merge_sort(list<T>& all, list<T>& spare, F before) {
 class dependencies {
 public:
     /// `wait`: opcode::wait where ranks share memory, opcode::left where messages pass.
-    dependencies(const step_table& steps, const unit_map& units, opcode wait);
+    [[gnu::cold]] dependencies(const step_table& steps, const unit_map& units, opcode wait)
+        : size_(steps.size),
+          first_(steps.first),
+          histories_(steps.count, steps.first),
+          wait_(wait),
+          indices_(static_cast<std::size_t>(units.indices())),
+          // Input and output of a unit may be one memory (in place), except for all_to_all, whose in-place calls copy,
+          // and for redistribute, which is never in place.
+          output_at_(names_contents(steps.what) ? indices_ : 0) {
+        const auto n = static_cast<std::size_t>(size_);
+        clocks_.resize(n * static_cast<std::size_t>(steps.count));
+        needed_.resize(n, -1);
+        if (wait != opcode::wait) return;
+        const std::size_t values = 2 * static_cast<std::size_t>(steps.rounds) + 1;
+        awaited_.resize(values * n);
+        if (values * clocks_.size() * sizeof(std::uint16_t) <= most_snapshot_bytes) {
+            snapshots_.resize(values * n, none);
+            latest_.resize(n, none);
+            has_learnt_.resize(n);
+        }
+        for (int r = 0; r < size_; ++r) publish(r, 0);
+    }
 
     /// Can `writer` overwrite the location without a further wait?
-    bool is_free(int writer, const location& l) const;
+    bool is_free(int writer, const location& l) const {
+        const list<history>& all = histories_[l.rank];
+        const std::size_t i = index_of(l);
+        if (all.size() <= i) return true;
+        const history& h = all[i];
+        if (h.writer != none && !knows(writer, h.writer, h.written)) return false;
+        for (int r = h.readers; r != none; r = readers_[r].next)
+            if (!knows(writer, readers_[r].rank, readers_[r].done)) return false;
+        return true;
+    }
     /// The waits so far, each of which has told its rank something.
     long waits() const { return waits_; }
     /// The actor needs `value` of another rank.
@@ -57,20 +87,86 @@ public:
         needed_[rank] = value;
     }
     /// Emits the waits that meet the actor's needs. All needs since the last flush must be the same actor's.
-    void flush(int actor, list<instruction>& into, int round);
+    // The latest value comes first: what its rank knew then may make other waits needless.
+    void flush(int actor, list<instruction>& into, int round) {
+        // Messages have a number each, and no wait implies another.
+        if (wait_ == opcode::left) {
+            merge_sort(pending_, sorted_, [this](int a, int b) { return needed_[a] > needed_[b]; });
+            for (const int x : pending_) wait_for(actor, x, into, round);
+            pending_.clear();
+        }
+        while (!pending_.empty()) {
+            int latest = 0;
+            for (const int x : pending_)
+                if (needed_[x] > latest) latest = needed_[x];
+            for (std::size_t i = 0; i < pending_.size();) {
+                const int x = pending_[i];
+                if (needed_[x] != latest) {
+                    ++i;
+                    continue;
+                }
+                pending_.drop(i);
+                wait_for(actor, x, into, round);
+            }
+        }
+    }
 
     // Where ranks share memory:
 
     /// The actor's copy or fold, done when it publishes `done`: it reads its operands, then writes its target.
-    void access(int actor, const instruction& i, const list<location>& operands, int done);
+    void access(int actor, const instruction& i, const list<location>& operands, int done) {
+        const auto touch = [&](const location& l) -> history& {
+            history& h = history_of(l);
+            if (h.writer != none) need(actor, h.writer, h.written);
+            if (l.rank != actor) need(actor, l.rank, 0);
+            return h;
+        };
+        for (int k = i.first; k < i.first + i.count; ++k) add_reader(touch(operands[k]), actor, done);
+        history& to = touch(i.to);
+        need_readers(actor, to);
+        to = {actor, done, none};
+    }
     /// The rank publishes `value`: its accesses so far are done.
-    void publish(int rank, int value);
+    void publish(int rank, int value) {
+        clock(rank, rank) = value + 1;
+        if (snapshots_.empty() || value == 0) return;  // a rank that enters knows of none
+        if (has_learnt_[rank]) {
+            has_learnt_[rank] = false;
+            latest_[rank] = static_cast<int>(known_.size() / static_cast<std::size_t>(size_));
+            const int* const mine = &clock(rank, 0);
+            for (int x = 0; x < size_; ++x) known_.push_back(static_cast<std::uint16_t>(mine[x]));
+        }
+        snapshot(rank, value) = latest_[rank];
+    }
     /// Waits after the last chunk: a rank leaves when its own results are there and no peer will touch its memory.
-    void flush_exit(int actor, list<instruction>& into, int round);
+    [[gnu::cold]] void flush_exit(int actor, list<instruction>& into, int round) {
+        for (const history& h : histories_[actor]) {
+            if (h.writer != none) need(actor, h.writer, h.written);
+            need_readers(actor, h);
+        }
+        flush(actor, into, round);
+    }
     /// Waits before a chunk whose scratch slots an earlier chunk used: the readers of that one must be done.
-    void flush_reuse(int actor, list<instruction>& into, int round);
+    [[gnu::cold]] void flush_reuse(int actor, list<instruction>& into, int round) {
+        list<int> known;
+        for (int x = 0; x < size_; ++x) known.push_back(clock(actor, x));
+        for (const history& h : histories_[actor]) need_readers(actor, h);
+        // The chunk that used the slots is at least two chunks earlier. A rank that has reached any value of a chunk in
+        // between has done all of the earlier one.
+        constexpr int everything = 0xffff;
+        for (int x = 0; x < size_; ++x)
+            if (clock(actor, x) > 1) clock(actor, x) = everything;
+        flush(actor, into, round);
+        // The exit waits are for the last chunk, of which these waits say nothing.
+        for (int x = 0; x < size_; ++x) clock(actor, x) = known[x];
+    }
     /// Drops the rank's publications of values for which no rank waits.
-    void drop_unneeded_publications(int rank, list<instruction>& body) const;
+    [[gnu::cold]] void drop_unneeded_publications(int rank, list<instruction>& body) const {
+        std::size_t kept = 0;
+        for (const instruction& i : body)
+            if (i.op != opcode::publish || awaited_[long{i.value} * size_ + rank]) body[kept++] = i;
+        body.resize(kept);
+    }
 
     // Where messages pass a need names the peer to which a message goes, and the number of the message:
 
@@ -116,7 +212,22 @@ private:
     bool knows(int a, int x, int value) const { return x == a || clocks_[long{a - first_} * size_ + x] > value; }
     // The snapshot of what the rank knew of the others when it published the value.
     int& snapshot(int rank, int value) { return snapshots_[long{value} * size_ + rank]; }
-    void wait_for(int actor, int rank, list<instruction>& into, int round);
+    void wait_for(int actor, int rank, list<instruction>& into, int round) {
+        const int value = needed_[rank];
+        needed_[rank] = -1;
+        if (knows(actor, rank, value)) return;
+        into.push_back({.op = wait_, .peer = rank, .value = value, .round = round});
+        ++waits_;
+        clock(actor, rank) = value + 1;
+        if (wait_ == opcode::wait) awaited_[long{value} * size_ + rank] = true;
+        if (snapshots_.empty()) return;
+        has_learnt_[actor] = true;
+        if (snapshot(rank, value) == none) return;
+        const std::uint16_t* const known =
+            known_.data() + static_cast<std::size_t>(snapshot(rank, value)) * static_cast<std::size_t>(size_);
+        int* const mine = &clock(actor, 0);
+        for (int y = 0; y < size_; ++y) mine[y] = known[y] > mine[y] ? known[y] : mine[y];
+    }
 
     const int size_, first_;             // ranks of the group; the first that is planned
     per_rank<list<history>> histories_;  // of each rank's memory
@@ -137,134 +248,5 @@ private:
     list<bool> awaited_;          // by value and rank: some rank waits for it; for memory
     long waits_ = 0;
 };
-
-[[gnu::cold]] inline dependencies::dependencies(const step_table& steps, const unit_map& units, opcode wait)
-    : size_(steps.size),
-      first_(steps.first),
-      histories_(steps.count, steps.first),
-      wait_(wait),
-      indices_(static_cast<std::size_t>(units.indices())),
-      // Input and output of a unit may be one memory (in place), except for all_to_all, whose in-place calls copy, and
-      // for redistribute, which is never in place.
-      output_at_(names_contents(steps.what) ? indices_ : 0) {
-    const auto n = static_cast<std::size_t>(size_);
-    clocks_.resize(n * static_cast<std::size_t>(steps.count));
-    needed_.resize(n, -1);
-    if (wait != opcode::wait) return;
-    const std::size_t values = 2 * static_cast<std::size_t>(steps.rounds) + 1;
-    awaited_.resize(values * n);
-    if (values * clocks_.size() * sizeof(std::uint16_t) <= most_snapshot_bytes) {
-        snapshots_.resize(values * n, none);
-        latest_.resize(n, none);
-        has_learnt_.resize(n);
-    }
-    for (int r = 0; r < size_; ++r) publish(r, 0);
-}
-
-inline bool dependencies::is_free(int writer, const location& l) const {
-    const list<history>& all = histories_[l.rank];
-    const std::size_t i = index_of(l);
-    if (all.size() <= i) return true;
-    const history& h = all[i];
-    if (h.writer != none && !knows(writer, h.writer, h.written)) return false;
-    for (int r = h.readers; r != none; r = readers_[r].next)
-        if (!knows(writer, readers_[r].rank, readers_[r].done)) return false;
-    return true;
-}
-
-// The latest value comes first: what its rank knew then may make other waits needless.
-inline void dependencies::flush(int actor, list<instruction>& into, int round) {
-    // Messages have a number each, and no wait implies another.
-    if (wait_ == opcode::left) {
-        merge_sort(pending_, sorted_, [this](int a, int b) { return needed_[a] > needed_[b]; });
-        for (const int x : pending_) wait_for(actor, x, into, round);
-        pending_.clear();
-    }
-    while (!pending_.empty()) {
-        int latest = 0;
-        for (const int x : pending_)
-            if (needed_[x] > latest) latest = needed_[x];
-        for (std::size_t i = 0; i < pending_.size();) {
-            const int x = pending_[i];
-            if (needed_[x] != latest) {
-                ++i;
-                continue;
-            }
-            pending_.drop(i);
-            wait_for(actor, x, into, round);
-        }
-    }
-}
-
-inline void dependencies::wait_for(int actor, int rank, list<instruction>& into, int round) {
-    const int value = needed_[rank];
-    needed_[rank] = -1;
-    if (knows(actor, rank, value)) return;
-    into.push_back({.op = wait_, .peer = rank, .value = value, .round = round});
-    ++waits_;
-    clock(actor, rank) = value + 1;
-    if (wait_ == opcode::wait) awaited_[long{value} * size_ + rank] = true;
-    if (snapshots_.empty()) return;
-    has_learnt_[actor] = true;
-    if (snapshot(rank, value) == none) return;
-    const std::uint16_t* const known =
-        known_.data() + static_cast<std::size_t>(snapshot(rank, value)) * static_cast<std::size_t>(size_);
-    int* const mine = &clock(actor, 0);
-    for (int y = 0; y < size_; ++y) mine[y] = known[y] > mine[y] ? known[y] : mine[y];
-}
-
-inline void dependencies::access(int actor, const instruction& i, const list<location>& operands, int done) {
-    const auto touch = [&](const location& l) -> history& {
-        history& h = history_of(l);
-        if (h.writer != none) need(actor, h.writer, h.written);
-        if (l.rank != actor) need(actor, l.rank, 0);
-        return h;
-    };
-    for (int k = i.first; k < i.first + i.count; ++k) add_reader(touch(operands[k]), actor, done);
-    history& to = touch(i.to);
-    need_readers(actor, to);
-    to = {actor, done, none};
-}
-
-inline void dependencies::publish(int rank, int value) {
-    clock(rank, rank) = value + 1;
-    if (snapshots_.empty() || value == 0) return;  // a rank that enters knows of none
-    if (has_learnt_[rank]) {
-        has_learnt_[rank] = false;
-        latest_[rank] = static_cast<int>(known_.size() / static_cast<std::size_t>(size_));
-        const int* const mine = &clock(rank, 0);
-        for (int x = 0; x < size_; ++x) known_.push_back(static_cast<std::uint16_t>(mine[x]));
-    }
-    snapshot(rank, value) = latest_[rank];
-}
-
-[[gnu::cold]] inline void dependencies::flush_exit(int actor, list<instruction>& into, int round) {
-    for (const history& h : histories_[actor]) {
-        if (h.writer != none) need(actor, h.writer, h.written);
-        need_readers(actor, h);
-    }
-    flush(actor, into, round);
-}
-
-[[gnu::cold]] inline void dependencies::flush_reuse(int actor, list<instruction>& into, int round) {
-    list<int> known;
-    for (int x = 0; x < size_; ++x) known.push_back(clock(actor, x));
-    for (const history& h : histories_[actor]) need_readers(actor, h);
-    // The chunk that used the slots is at least two chunks earlier. A rank that has reached any value of a chunk in
-    // between has done all of the earlier one.
-    constexpr int everything = 0xffff;
-    for (int x = 0; x < size_; ++x)
-        if (clock(actor, x) > 1) clock(actor, x) = everything;
-    flush(actor, into, round);
-    // The exit waits are for the last chunk, of which these waits say nothing.
-    for (int x = 0; x < size_; ++x) clock(actor, x) = known[x];
-}
-
-[[gnu::cold]] inline void dependencies::drop_unneeded_publications(int rank, list<instruction>& body) const {
-    std::size_t kept = 0;
-    for (const instruction& i : body)
-        if (i.op != opcode::publish || awaited_[long{i.value} * size_ + rank]) body[kept++] = i;
-    body.resize(kept);
-}
 
 }  // namespace colls::inline v1::detail

@@ -68,7 +68,9 @@ private:
         if (units_.is_empty(slot)) return;
         const slot_state& source = slots_.at(sender, slot);
         arrival block{to, sender, source.at, source.contributions, act};
-        const bool stays = !is_overwritten(source, round);
+        // Peers may pull it, unless the round may overwrite it. Input and output of an all_to_all are different memory.
+        const bool stays = source.received_in != round ||
+                           (steps_.what == collective::all_to_all && source.at.where == buffer_kind::input);
         if (pulls_all(within_) && !pushes(sender, slot, receiver)) {
             if (source.at.where != buffer_kind::scratch && (within_ != reach::processes || !stays))
                 block.source = stage(sender, slot, round);
@@ -86,12 +88,6 @@ private:
         if (steps_.what == collective::gather) return true;
         return steps_.what == collective::broadcast && steps_.rounds == 1 && steps_.blocks == steps_.size &&
                sender == steps_.root && slot == receiver;
-    }
-    // May the data be overwritten in the round in which peers pull them?
-    bool is_overwritten(const slot_state& source, int round) const {
-        // Input and output of an all_to_all are different memory.
-        return source.received_in == round &&
-               !(steps_.what == collective::all_to_all && source.at.where == buffer_kind::input);
     }
     // The scratch slot from which peers read the slot's data: they are copied there for the first of them.
     [[gnu::cold]] location stage(int rank, int slot, int round) {

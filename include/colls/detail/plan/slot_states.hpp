@@ -23,28 +23,98 @@ struct slot_state {
 
 class slot_states {
 public:
-    slot_states(const step_table& steps, const unit_map& units, const dependencies& accesses);
+    slot_states(const step_table& steps, const unit_map& units, const dependencies& accesses)
+        : steps_(steps), units_(units), accesses_(accesses), scratch_(steps.count, steps.first) {
+        const auto ranks = static_cast<std::size_t>(steps.count);
+        const int end = steps.first + steps.count;
+        states_.resize(ranks * static_cast<std::size_t>(steps.slots));
+        for (int k = 0; k < steps.rounds; ++k)
+            each_step(k, [&](int r, const step& s) {
+                each_block(s.send, [&](int slot) { at(r, slot).last_use = k; });
+                each_block(s.recv, [&](int slot) { at(r, slot).last_write = at(r, slot).last_use = k; });
+            });
+        first_used_.resize(ranks * static_cast<std::size_t>(steps.rounds), none);
+        next_used_.resize(states_.size(), none);
+        for (int r = steps.first; r < end; ++r)
+            for (int s = steps.slots; s-- > 0;) {
+                slot_state& state = at(r, s);
+                if (const int unit = units.input_unit(r, s); unit != none) {
+                    state.at = {r, unit, buffer_kind::input};
+                    state.contributions = 1;
+                }
+                if (state.last_use < 0) continue;
+                next_used_[index(r, s)] = first_used_in(r, state.last_use);
+                first_used_in(r, state.last_use) = s;
+            }
+    }
 
     slot_state& at(int rank, int slot) { return states_[index(rank, slot)]; }
     const slot_state& at(int rank, int slot) const { return states_[index(rank, slot)]; }
 
     /// Notes which slots the round sends and receives.
-    void begin_round(int round);
+    void begin_round(int round) {
+        each_step(round, [&](int r, const step& s) {
+            each_block(s.send, [&](int slot) { at(r, slot).sent_in = round; });
+            each_block(s.recv, [&](int slot) { at(r, slot).received_in = round; });
+        });
+    }
     /// The slot's data lie at `to` from the end of the round on, and hold this many contributions.
     void move(int rank, int slot, const location& to, int contributions) {
         changes_.push_back({rank, slot, to, contributions});
     }
     /// Applies the moves, and gives back the scratch slots that no later round uses.
-    void end_round(int round);
+    void end_round(int round) {
+        for (const change& c : changes_) {
+            slot_state& s = at(c.rank, c.slot);
+            if (s.is_defined() && s.at.where == buffer_kind::scratch &&
+                (c.to.where != buffer_kind::scratch || c.to.index != s.at.index))
+                give_back(c.rank, s.at.index);
+            unstage(c.rank, s);
+            s.at = c.to;
+            s.contributions = c.contributions;
+        }
+        changes_.clear();
+        for (int r = steps_.first; r < steps_.first + steps_.count; ++r)
+            for (int i = first_used_in(r, round); i != none; i = next_used_[index(r, i)]) {
+                slot_state& s = at(r, i);
+                unstage(r, s);
+                if (!s.is_defined() || s.at.where != buffer_kind::scratch) continue;
+                give_back(r, s.at.index);
+                s.contributions = 0;
+            }
+    }
 
     /// Where the data go that the slot receives in the round: to the output if they stay there, else to a scratch slot,
     /// which the caller chooses (the index is none).
-    location target(int rank, int slot, int round) const;
+    location target(int rank, int slot, int round) const {
+        const int unit = units_.output_unit(rank, slot);
+        // Slots of an all_to_all also pass on other ranks' blocks: only what is written last stays.
+        if (unit != none && (steps_.what != collective::all_to_all || at(rank, slot).last_write == round))
+            return {rank, unit, buffer_kind::output};
+        return {rank, none, buffer_kind::scratch};
+    }
     /// Can copied data go to their target at once, while the round's sends may read what the slot holds?
-    bool can_land(int rank, int slot, const location& target, int round) const;
+    bool can_land(int rank, int slot, const location& target, int round) const {
+        const slot_state& s = at(rank, slot);
+        return s.sent_in != round || target.where == buffer_kind::scratch ||
+               (steps_.what == collective::all_to_all && s.at.where != buffer_kind::output);
+    }
 
     /// A scratch slot of `owner` that `writer` may overwrite without a wait: a free one, or a new one.
-    location take(int writer, int owner);
+    location take(int writer, int owner) {
+        scratch_slots& s = scratch_[owner];
+        // A slot that the writer cannot take stays so until the writer has waited.
+        if (s.writer != writer || s.waits != accesses_.waits()) s.seen = 0;
+        s.writer = writer;
+        s.waits = accesses_.waits();
+        for (; s.seen < s.free.size(); ++s.seen) {
+            const location l{owner, s.free[s.seen], buffer_kind::scratch};
+            if (!accesses_.is_free(writer, l)) continue;
+            s.free.drop(s.seen);
+            return l;
+        }
+        return {owner, s.count++, buffer_kind::scratch};
+    }
     void give_back(int owner, int index) { scratch_[owner].free.push_back(index); }
     /// How many scratch slots the rank has needed.
     int scratch(int rank) const { return scratch_[rank].count; }
@@ -86,96 +156,6 @@ private:
     list<change> changes_;
 };
 
-inline slot_states::slot_states(const step_table& steps, const unit_map& units, const dependencies& accesses)
-    : steps_(steps), units_(units), accesses_(accesses), scratch_(steps.count, steps.first) {
-    const auto ranks = static_cast<std::size_t>(steps.count);
-    const int end = steps.first + steps.count;
-    states_.resize(ranks * static_cast<std::size_t>(steps.slots));
-    for (int k = 0; k < steps.rounds; ++k)
-        each_step(k, [&](int r, const step& s) {
-            each_block(s.send, [&](int slot) { at(r, slot).last_use = k; });
-            each_block(s.recv, [&](int slot) { at(r, slot).last_write = at(r, slot).last_use = k; });
-        });
-    first_used_.resize(ranks * static_cast<std::size_t>(steps.rounds), none);
-    next_used_.resize(states_.size(), none);
-    for (int r = steps.first; r < end; ++r)
-        for (int s = steps.slots; s-- > 0;) {
-            slot_state& state = at(r, s);
-            if (const int unit = units.input_unit(r, s); unit != none) {
-                state.at = {r, unit, buffer_kind::input};
-                state.contributions = 1;
-            }
-            if (state.last_use < 0) continue;
-            next_used_[index(r, s)] = first_used_in(r, state.last_use);
-            first_used_in(r, state.last_use) = s;
-        }
-}
-
-inline void slot_states::begin_round(int round) {
-    each_step(round, [&](int r, const step& s) {
-        each_block(s.send, [&](int slot) { at(r, slot).sent_in = round; });
-        each_block(s.recv, [&](int slot) { at(r, slot).received_in = round; });
-    });
-}
-
-inline void slot_states::end_round(int round) {
-    for (const change& c : changes_) {
-        slot_state& s = at(c.rank, c.slot);
-        if (s.is_defined() && s.at.where == buffer_kind::scratch &&
-            (c.to.where != buffer_kind::scratch || c.to.index != s.at.index))
-            give_back(c.rank, s.at.index);
-        unstage(c.rank, s);
-        s.at = c.to;
-        s.contributions = c.contributions;
-    }
-    changes_.clear();
-    for (int r = steps_.first; r < steps_.first + steps_.count; ++r)
-        for (int i = first_used_in(r, round); i != none; i = next_used_[index(r, i)]) {
-            slot_state& s = at(r, i);
-            unstage(r, s);
-            if (!s.is_defined() || s.at.where != buffer_kind::scratch) continue;
-            give_back(r, s.at.index);
-            s.contributions = 0;
-        }
-}
-
-inline location slot_states::target(int rank, int slot, int round) const {
-    const int unit = units_.output_unit(rank, slot);
-    // Slots of an all_to_all also pass on other ranks' blocks: only what is written last stays.
-    if (unit != none && (steps_.what != collective::all_to_all || at(rank, slot).last_write == round))
-        return {rank, unit, buffer_kind::output};
-    return {rank, none, buffer_kind::scratch};
-}
-
-inline bool slot_states::can_land(int rank, int slot, const location& target, int round) const {
-    const slot_state& s = at(rank, slot);
-    return s.sent_in != round || target.where == buffer_kind::scratch ||
-           (steps_.what == collective::all_to_all && s.at.where != buffer_kind::output);
-}
-
-inline location slot_states::take(int writer, int owner) {
-    scratch_slots& s = scratch_[owner];
-    // A slot that the writer cannot take stays so until the writer has waited.
-    if (s.writer != writer || s.waits != accesses_.waits()) s.seen = 0;
-    s.writer = writer;
-    s.waits = accesses_.waits();
-    for (; s.seen < s.free.size(); ++s.seen) {
-        const location l{owner, s.free[s.seen], buffer_kind::scratch};
-        if (!accesses_.is_free(writer, l)) continue;
-        s.free.drop(s.seen);
-        return l;
-    }
-    return {owner, s.count++, buffer_kind::scratch};
-}
-
-/// About the bytes that it takes to make a plan: of all ranks, or of one where messages pass.
-[[gnu::cold]] inline double planning_bytes(const any_schedule& s, int n, reach within) {
-    constexpr double step_bytes = sizeof(step) + 3 * sizeof(instruction), slot_bytes = sizeof(slot_state) + 32;
-    const double ranks = within == reach::nothing ? 1 : n, size = n;
-    const double steps = static_cast<double>(s.rounds(n)) * s.ports(n), slots = double(s.blocks(n)) + s.scratch(n);
-    return ranks * (steps * step_bytes + slots * slot_bytes + 8 * size) + 16 * size;
-}
-
 /// Why no plan can be made of the schedule at n ranks, which it supports; empty: one can.
 [[gnu::cold]] inline error_text too_large(const any_schedule& s, int n, reach within) {
     constexpr double gigabyte = 1 << 30, most = 4 * gigabyte, most_of_one = gigabyte;
@@ -184,7 +164,11 @@ inline location slot_states::take(int writer, int owner) {
     // Clocks are kept in 16 bits, and a round takes two values.
     if (!messages && s.rounds(n) >= 30000)
         return why << "more than 30,000 rounds in shared memory: take one of few rounds, such as circulant or tree";
-    const double bytes = planning_bytes(s, n, within);
+    // About the bytes that it takes to make a plan: of all ranks, or of one where messages pass.
+    constexpr double step_bytes = sizeof(step) + 3 * sizeof(instruction), slot_bytes = sizeof(slot_state) + 32;
+    const double ranks = messages ? 1 : n, size = n;
+    const double steps = static_cast<double>(s.rounds(n)) * s.ports(n), slots = double(s.blocks(n)) + s.scratch(n);
+    const double bytes = ranks * (steps * step_bytes + slots * slot_bytes + 8 * size) + 16 * size;
     if (bytes <= (messages ? most_of_one : most)) return why;
     why << "its execution plan" << (messages ? " for one rank" : ", which has the programs of all ranks,");
     put_gigabytes(why << " would take about ", bytes)

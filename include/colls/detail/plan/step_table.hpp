@@ -34,7 +34,25 @@ class step_table {
 public:
     /// The steps of the `count` ranks from `first` on. The schedule must support n ranks, and outlive the table. Throws
     /// errc::unsupported where it has scratch slots beside several blocks, which cannot be planned.
-    step_table(const any_schedule& s, int n, int first, int count);
+    step_table(const any_schedule& s, int n, int first_rank, int ranks)
+        : schedule(s),
+          what(s.implements),
+          size(n),
+          rounds(s.rounds(n)),
+          ports(s.ports(n)),
+          blocks(s.blocks(n)),
+          slots(blocks + s.scratch(n)),
+          root(rooted(what) ? s.root(n) : 0),
+          first(first_rank),
+          count(ranks) {
+        if (slots > blocks && blocks > 1)
+            refuse_schedule(s, n, errc::unsupported, "scratch slots need a schedule of one block");
+        steps_.reserve(
+            static_cast<std::size_t>(count) * static_cast<std::size_t>(rounds) * static_cast<std::size_t>(ports));
+        for (int r = first; r < first + count; ++r)
+            for (int k = 0; k < rounds; ++k)
+                for (int p = 0; p < ports; ++p) steps_.push_back(s.at(r, n, k, p));
+    }
 
     const any_schedule& schedule;
     const collective what;
@@ -55,25 +73,5 @@ public:
 private:
     list<step> steps_;
 };
-
-inline step_table::step_table(const any_schedule& s, int n, int first_rank, int ranks)
-    : schedule(s),
-      what(s.implements),
-      size(n),
-      rounds(s.rounds(n)),
-      ports(s.ports(n)),
-      blocks(s.blocks(n)),
-      slots(blocks + s.scratch(n)),
-      root(rooted(what) ? s.root(n) : 0),
-      first(first_rank),
-      count(ranks) {
-    if (slots > blocks && blocks > 1)
-        refuse_schedule(s, n, errc::unsupported, "scratch slots need a schedule of one block");
-    steps_.reserve(
-        static_cast<std::size_t>(count) * static_cast<std::size_t>(rounds) * static_cast<std::size_t>(ports));
-    for (int r = first; r < first + count; ++r)
-        for (int k = 0; k < rounds; ++k)
-            for (int p = 0; p < ports; ++p) steps_.push_back(s.at(r, n, k, p));
-}
 
 }  // namespace colls::inline v1::detail

@@ -15,7 +15,30 @@ namespace colls::inline v1::detail {
 
 class unit_map {
 public:
-    explicit unit_map(const step_table& steps);
+    [[gnu::cold]] explicit unit_map(const step_table& steps) : steps_(steps), traits_(traits_of(steps.what)) {
+        const int n = steps.size;
+        if (traits_.owned()) {
+            blocks_ = n;
+            list<int> parts;
+            parts.resize(static_cast<std::size_t>(n));
+            home_unit_.resize(static_cast<std::size_t>(steps.blocks), none);
+            for (int s = 0; s < steps.blocks; ++s)
+                if (const int home = steps.schedule.home(n, s); home != none) home_unit_[s] = parts[home]++;
+            parts_ = fewest_parts_ = parts[0];
+            for (const int k : parts) {
+                if (k > parts_) parts_ = k;
+                if (k < fewest_parts_) fewest_parts_ = k;
+            }
+            for (int s = 0; s < steps.blocks; ++s)
+                if (home_unit_[s] != none) home_unit_[s] += steps.schedule.home(n, s) * parts_;
+            if (fewest_parts_ != parts_) parts_of_ = std::move(parts);
+        } else if (steps.what == collective::all_to_all) {
+            blocks_ = n;
+            parts_ = fewest_parts_ = steps.blocks / n;
+        } else {
+            blocks_ = steps.blocks;
+        }
+    }
 
     /// More than any index of an input or output location.
     int indices() const { return blocks_ * parts_ < steps_.blocks ? steps_.blocks : blocks_ * parts_; }
@@ -36,7 +59,15 @@ public:
     /// The unit of a slot, but in an all_to_all: its home's, or none, where blocks have owners; 0 for a scratch slot.
     int unit_of(int slot) const { return slot >= steps_.blocks ? 0 : traits_.owned() ? home_unit_[slot] : slot; }
     /// The unit that has the length of the data in a rank's slot; `data`: where they lie.
-    int length_unit(int rank, int slot, const location& data) const;
+    int length_unit(int rank, int slot, const location& data) const {
+        // Blocks of an all_to_all have one length, except in all_to_all_v. That one runs by the direct schedule, whose
+        // data come straight from the input. Parts of a block differ in length; data stay in slots of the same part.
+        if (steps_.what == collective::all_to_all) {
+            if (data.where == buffer_kind::input) return data.index;
+            return parts_ > 1 ? output_unit(rank, slot) % parts_ : 0;
+        }
+        return unit_of(slot);
+    }
 
     /// Enters blocks and parts in the plan.
     void describe(execution_plan& plan) && {
@@ -48,7 +79,22 @@ public:
 
 private:
     using block_of_slot = int (any_schedule::*)(int rank, int n, int slot) const;
-    int unit_in(block_of_slot side, content held, bool root_alone, int rank, int slot) const;
+    int unit_in(block_of_slot side, content held, bool root_alone, int rank, int slot) const {
+        if (slot >= steps_.blocks || (root_alone && rank != steps_.root)) return none;
+        if (names_contents(steps_.what)) {
+            const auto block = [&](int s) { return (steps_.schedule.*side)(rank, steps_.size, s); };
+            const int own = block(slot);
+            // Units of a redistribution are a rank's own: its slots.
+            if (steps_.what == collective::redistribute) return own == none ? none : slot;
+            // Slots of one block are its parts, in the order of the slots.
+            int part = 0;
+            for (int s = 0; s < slot && parts_ > 1; ++s) part += block(s) == own;
+            return own * parts_ + part;
+        }
+        const int unit = unit_of(slot);
+        const bool is_foreign = held == content::own_block && unit != none && !is_of(rank, unit);
+        return is_foreign || held == content::nothing ? none : unit;
+    }
 
     const step_table& steps_;
     const collective_traits& traits_;
@@ -56,57 +102,5 @@ private:
     list<int> parts_of_;
     list<int> home_unit_;  // where blocks have owners: by slot, or none
 };
-
-[[gnu::cold]] inline unit_map::unit_map(const step_table& steps) : steps_(steps), traits_(traits_of(steps.what)) {
-    const int n = steps.size;
-    if (traits_.owned()) {
-        blocks_ = n;
-        list<int> parts;
-        parts.resize(static_cast<std::size_t>(n));
-        home_unit_.resize(static_cast<std::size_t>(steps.blocks), none);
-        for (int s = 0; s < steps.blocks; ++s)
-            if (const int home = steps.schedule.home(n, s); home != none) home_unit_[s] = parts[home]++;
-        parts_ = fewest_parts_ = parts[0];
-        for (const int k : parts) {
-            if (k > parts_) parts_ = k;
-            if (k < fewest_parts_) fewest_parts_ = k;
-        }
-        for (int s = 0; s < steps.blocks; ++s)
-            if (home_unit_[s] != none) home_unit_[s] += steps.schedule.home(n, s) * parts_;
-        if (fewest_parts_ != parts_) parts_of_ = std::move(parts);
-    } else if (steps.what == collective::all_to_all) {
-        blocks_ = n;
-        parts_ = fewest_parts_ = steps.blocks / n;
-    } else {
-        blocks_ = steps.blocks;
-    }
-}
-
-inline int unit_map::unit_in(block_of_slot side, content held, bool root_alone, int rank, int slot) const {
-    if (slot >= steps_.blocks || (root_alone && rank != steps_.root)) return none;
-    if (names_contents(steps_.what)) {
-        const auto block = [&](int s) { return (steps_.schedule.*side)(rank, steps_.size, s); };
-        const int own = block(slot);
-        // Units of a redistribution are a rank's own: its slots.
-        if (steps_.what == collective::redistribute) return own == none ? none : slot;
-        // Slots of one block are its parts, in the order of the slots.
-        int part = 0;
-        for (int s = 0; s < slot && parts_ > 1; ++s) part += block(s) == own;
-        return own * parts_ + part;
-    }
-    const int unit = unit_of(slot);
-    const bool is_foreign = held == content::own_block && unit != none && !is_of(rank, unit);
-    return is_foreign || held == content::nothing ? none : unit;
-}
-
-inline int unit_map::length_unit(int rank, int slot, const location& data) const {
-    // Blocks of an all_to_all have one length, except in all_to_all_v. That one runs by the direct schedule, whose data
-    // come straight from the input. Parts of a block differ in length; data stay in slots of the same part.
-    if (steps_.what == collective::all_to_all) {
-        if (data.where == buffer_kind::input) return data.index;
-        return parts_ > 1 ? output_unit(rank, slot) % parts_ : 0;
-    }
-    return unit_of(slot);
-}
 
 }  // namespace colls::inline v1::detail

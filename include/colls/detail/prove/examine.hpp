@@ -17,19 +17,14 @@ inline double proof_bytes(const schedule_reader& s, int n, bool symmetric) {
     return 2 * ranks * slots * (!symmetric && reduces(s.implements) ? slot + sizeof(expression) : slot);
 }
 
-/// About the time that the search for symmetry takes, in units of some nanoseconds: it reads all steps of all ranks,
-/// and their blocks.
-inline double symmetry_work(const schedule_reader& s, int n) {
-    return double(n) * (32.0 * s.rounds(n) * s.ports(n) + 2.0 * s.blocks(n));
-}
-
 #ifndef COLLS_SEPARATE
 /// The proof of a large group: by symmetry, if the schedule has it, or none. Expressions are not looked for.
 [[gnu::cold]] inline finding prove_large(const any_schedule& s, int n) {
     finding f{.expressions_known = false, .unproven = true, .text = {}};
     const double all = proof_bytes(s, n, false);
+    // In units of some nanoseconds: the search for symmetry reads all steps of all ranks, and their blocks.
     constexpr double most_work = 5e9;  // ten seconds
-    if (symmetry_work(s, n) > most_work) {
+    if (double(n) * (32.0 * s.rounds(n) * s.ports(n) + 2.0 * s.blocks(n)) > most_work) {
         f.text << "looking for symmetry in the steps of all ranks would take too long, and playing all ranks ";
     } else if (proof_bytes(s, n, true) <= most_proof_bytes) {
         symmetric_execution e(s, n);

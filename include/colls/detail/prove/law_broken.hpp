@@ -91,15 +91,18 @@ constexpr auto first_broken(std::integer_sequence<int, n...>) {
 }
 
 struct no_law_broken {};
-template <class S, int N>
-constexpr auto proof_upto() {
-    using sizes = std::make_integer_sequence<int, N>;
-    if constexpr (!made_for_one_upto<S, sizes>)
-        return law_broken<where::supports_no_group_size_up_to<N>>{};  // nothing would be proven
-    else if constexpr (proven_upto<S, sizes>)
+template <class S, int... n>
+constexpr auto proof_of_sizes(std::integer_sequence<int, n...> sizes) {
+    if constexpr (!(is_made_for<S, n + 1>() || ...))
+        return law_broken<where::supports_no_group_size_up_to<int{sizeof...(n)}>>{};  // nothing would be proven
+    else if constexpr ((proven_once<S, n + 1> && ...))
         return no_law_broken{};
     else
-        return first_broken<S>(sizes{});
+        return first_broken<S>(sizes);
+}
+template <class S, int N>
+constexpr auto proof_upto() {
+    return proof_of_sizes<S>(std::make_integer_sequence<int, N>{});
 }
 template <class Proof>
 concept no_law_is_broken = std::is_same_v<Proof, no_law_broken>;

@@ -1,5 +1,5 @@
-// The proof as constants: one evaluation for each schedule and group size, so that a compiler's limits on constant
-// evaluation hold for each of them.
+// The proof, and how a schedule combines contributions, as constants: one evaluation for each schedule and group size,
+// so that a compiler's limits on constant evaluation hold for each of them.
 // IWYU pragma: private, include <colls/verify.hpp>
 #pragma once
 
@@ -46,11 +46,6 @@ constexpr bool proven_for() {
     else
         return true;
 }
-template <class F, int n, class Collectives>
-inline constexpr bool family_proven = false;
-template <class F, int n, int... C>
-inline constexpr bool family_proven<F, n, std::integer_sequence<int, C...>> =
-    (proven_for<F, static_cast<collective>(C), n>() && ...);
 
 template <class S, int n>
 constexpr bool is_proven_at() {
@@ -59,7 +54,9 @@ constexpr bool is_proven_at() {
     else if constexpr (schedule<S>)
         return proof_of<S, n>.ok();
     else
-        return family_proven<S, n, std::make_integer_sequence<int, collective_count>>;
+        return []<int... C>(std::integer_sequence<int, C...>) {
+            return (proven_for<S, static_cast<collective>(C), n>() && ...);
+        }(std::make_integer_sequence<int, collective_count>{});
 }
 template <class S, int n>
 inline constexpr bool proven_once = is_proven_at<S, n>();
@@ -81,14 +78,31 @@ constexpr bool is_made_for() {
             }() || ...);
         }(std::make_integer_sequence<int, collective_count>{});
 }
-template <class S, class N>
-inline constexpr bool made_for_one_upto = false;
-template <class S, int... i>
-inline constexpr bool made_for_one_upto<S, std::integer_sequence<int, i...>> = (is_made_for<S, i + 1>() || ...);
 
-template <class S, class N>
-inline constexpr bool proven_upto = false;
-template <class S, int... i>
-inline constexpr bool proven_upto<S, std::integer_sequence<int, i...>> = (proven_once<S, i + 1> && ...);
+/// Whether in rank order, and by which expressions.
+struct combining {
+    bool in_order = false;
+    fold_properties folds;
+};
+constexpr combining combining_at(const schedule_reader& s, int n) {
+    symbolic_execution e(s, n, true);
+    return e.run().ok() ? combining{e.in_rank_order(), e.folds()} : combining{};
+}
+template <class S>
+constexpr combining combining_of(const S& s, int n) {
+    return v1::supports(s, n) ? combining_at(reader_of<S>(s), n)
+                              : combining{true, {.one_expression = true, .single_fold = true}};
+}
+// Likewise.
+template <class S, int n>
+inline constexpr combining combines = combining_of(S{}, n);
+
+/// What holds at every group size from 2 to 8 that S supports.
+template <class S>
+inline constexpr combining combines_at_small_sizes = []<int... i>(std::integer_sequence<int, i...>) {
+    return combining{
+        (combines<S, i + 2>.in_order && ...), {.one_expression = (combines<S, i + 2>.folds.one_expression && ...),
+                                                  .single_fold = (combines<S, i + 2>.folds.single_fold && ...)}};
+}(std::make_integer_sequence<int, 7>{});
 
 }  // namespace colls::inline v1::detail

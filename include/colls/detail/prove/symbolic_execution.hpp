@@ -340,10 +340,15 @@ private:
     // The order of a reduction: operands from lower ranks, a local operand, the own value, operands from higher ranks.
     [[gnu::cold]] [[gnu::noinline]] constexpr void fold(int r) {
         by_peer_.need(p_.ports);
-        int reducing = 0;
-        for (int port = 0; port < p_.ports; ++port)
-            if (const move& m = moves_.p[at_move(r, port)]; m.reduces && m.received > 0) by_peer_.p[reducing++] = port;
-        sort_by_peer(r, reducing);
+        int reducing = 0;  // ports in by_peer_, in the order of the ranks received from
+        for (int port = 0; port < p_.ports; ++port) {
+            const move& m = moves_.p[at_move(r, port)];
+            if (!m.reduces || m.received == 0) continue;
+            int j = reducing++;
+            for (; j > 0 && moves_.p[at_move(r, by_peer_.p[j - 1])].from > m.from; --j)
+                by_peer_.p[j] = by_peer_.p[j - 1];
+            by_peer_.p[j] = port;
+        }
         ++fold_;
         int k = 0;
         for (; k < reducing && moves_.p[at_move(r, by_peer_.p[k])].from <= r; ++k) add_operands(r, by_peer_.p[k]);
@@ -376,15 +381,6 @@ private:
             const int slot = received_blocks_.p[m.received_at + j];
             if (opened_in_.p[slot] == fold_) value_.p[at(r, slot)] = folded(node_.p[slot]);
             opened_in_.p[slot] = 0;
-        }
-    }
-    // A stable sort of by_peer_ by the rank received from.
-    [[gnu::cold]] [[gnu::noinline]] constexpr void sort_by_peer(int r, int count) {
-        for (int i = 1; i < count; ++i) {
-            const int port = by_peer_.p[i], peer = moves_.p[at_move(r, port)].from;
-            int j = i;
-            for (; j > 0 && moves_.p[at_move(r, by_peer_.p[j - 1])].from > peer; --j) by_peer_.p[j] = by_peer_.p[j - 1];
-            by_peer_.p[j] = port;
         }
     }
 

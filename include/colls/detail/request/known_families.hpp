@@ -5,7 +5,7 @@
 #include <colls/detail/support/type_name.hpp>
 #include <colls/schedules.hpp>
 
-#include <cstddef>
+#include <array>
 #include <string_view>
 #include <type_traits>
 
@@ -22,12 +22,8 @@ struct family_list {
     static constexpr void for_each(F f) {
         (f(Family{}, written_name<Family>()), ...);
     }
-    static constexpr std::size_t count = sizeof...(Family);
-    struct name_list {
-        std::string_view all[count] = {written_name<Family>()...};
-        const std::string_view* begin() const { return all; }
-        const std::string_view* end() const { return all + count; }
-    };
+    /// Their names, in the same order.
+    static std::array<std::string_view, sizeof...(Family)> names() { return {written_name<Family>()...}; }
     /// How many of them have a schedule for the collective.
     template <collective C>
     static constexpr int count_of = (0 + ... + int{provides<Family, C>});
@@ -41,23 +37,20 @@ using known_families = family_list<direct, ring, circulant<>, halving_doubling, 
 /// (fold_properties::single_fold). That is what the proof finds, as a table, so that programs need not compile the
 /// proof of these families; tests/exact/reproducible_test.cpp compares the two.
 template <class Family>
-inline constexpr bool folds_once =
-    std::is_same_v<Family, direct> || std::is_same_v<Family, one_shot> || std::is_same_v<Family, fan_in>;
+inline constexpr bool folds_once = family_list<direct, one_shot, fan_in>::holds<Family>;
 
 /// Every rank does the same up to rotation, in each schedule of the family that is neither rooted nor a scan, at every
 /// group size (properties::symmetric). Also what the proof finds, as a table; tests/plans/scale_test.cpp compares the
 /// two.
 template <class Family>
-inline constexpr bool rotates =
-    std::is_same_v<Family, direct> || std::is_same_v<Family, ring> || std::is_same_v<Family, circulant<>> ||
-    std::is_same_v<Family, one_shot> || std::is_same_v<Family, bruck<2>> || std::is_same_v<Family, pat<1>>;
+inline constexpr bool rotates = family_list<direct, ring, circulant<>, one_shot, bruck<2>, pat<1>>::holds<Family>;
 
 /// The name of the eager path among those of schedules, in texts and in COLLS_SCHEDULE.
 inline constexpr std::string_view eager_name = "eager";
 
-/// Their names, in the same order.
-inline const known_families::name_list& known_names() {
-    static const known_families::name_list names;
+/// Made once.
+inline const auto& known_names() {
+    static const auto names = known_families::names();
     return names;
 }
 

@@ -35,9 +35,6 @@ inline constexpr bool streams = true;
         : "r"(dst), "w"(v[0]), "w"(v[1]), "w"(v[2]), "w"(v[3])
         : "memory");
 }
-inline void stream_lines_neon(char* dst, const char* src, std::size_t lines) {
-    for (; lines != 0; --lines, dst += 64, src += 64) stream_line_neon(dst, src);
-}
 #endif
 #if defined(__x86_64__) && defined(__GNUC__)
 // Written with the compilers' vector types: <immintrin.h> takes ten times as long to compile as the rest of this
@@ -139,7 +136,7 @@ inline void stream_bytes_unfenced(void* dst, const void* src, std::size_t size) 
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__aarch64__))
     copy_by_lines(dst, src, size, [](char* d, const char* s, std::size_t lines) {
 #if defined(__aarch64__)
-        stream_lines_neon(d, s, lines);
+        for (; lines != 0; --lines, d += 64, s += 64) stream_line_neon(d, s);
 #else
         __builtin_cpu_supports("avx512f") ? move_lines_avx512<true>(d, s, lines) : move_lines_sse2<true>(d, s, lines);
 #endif

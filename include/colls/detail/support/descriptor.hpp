@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <utility>
 
 namespace colls::inline v1::detail {
 
@@ -56,22 +57,15 @@ public:
     descriptor() = default;
     explicit descriptor(int fd) : fd_(above_standard(fd)) {}
     descriptor(descriptor&& other) noexcept : fd_(other.release()) {}
-    descriptor& operator=(descriptor&& other) noexcept {
-        if (this != &other) {
-            close();
-            fd_ = other.release();
-        }
+    descriptor& operator=(descriptor other) noexcept {
+        std::swap(fd_, other.fd_);
         return *this;
     }
     ~descriptor() { close(); }
 
     int get() const { return fd_; }
     explicit operator bool() const { return fd_ >= 0; }
-    int release() {
-        const int fd = fd_;
-        fd_ = -1;
-        return fd;
-    }
+    int release() { return std::exchange(fd_, -1); }
     /// Leaves errno as it is: the caller may still have to report an earlier failure.
     void close() {
         const int before = errno;

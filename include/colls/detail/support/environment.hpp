@@ -11,10 +11,9 @@
 //   COLLS_TUNE       a file with figures of the machine and measured choices, which `automatic` then follows (files/)
 //   COLLS_TRACE      a file, to which each process adds what its ranks do and when (docs/tracing.md, files/); its name
 //                    gets the host and the process before its extension
-//   COLLS_TRANSPORT  between processes. shm: shared memory within a host, TCP between hosts; tcp: TCP always; verbs:
-//   RDMA
-//                    always; shm+verbs: shared memory within a host, RDMA between hosts. Default: the last where all
-//                    ranks can, otherwise shm
+//   COLLS_TRANSPORT  between processes. shm: shared memory within a host, TCP between hosts; tcp: TCP always;
+//                    verbs: RDMA always; shm+verbs: shared memory within a host, RDMA between hosts. Default: the last
+//                    where all ranks can, otherwise shm
 //
 // Any other value is an error that names the variable. An empty one counts as not set.
 // How the process was launched is read from other variables, in launch.hpp.
@@ -25,6 +24,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 
 namespace colls::inline v1::detail {
 
@@ -53,11 +53,7 @@ struct environment {
     /// Reads the variables; a communicator does so once, when it is made. Throws invalid_argument.
     [[gnu::cold, gnu::noinline]] static environment read() {
         environment e;
-        constexpr const char* levels[] = {"warn", "info", "trace", "1"};
-        constexpr const char* off_or_on[] = {"0", "1"};
-        constexpr const char* never_always_measured[] = {"0", "1", "auto"};
-        constexpr const char* transports[] = {"shm", "tcp", "verbs", "shm+verbs"};
-        const int level = which_of("COLLS_DEBUG", levels, 0);
+        const int level = which_of("COLLS_DEBUG", {"warn", "info", "trace", "1"}, 0);
         e.debug = level == 3 ? debug_level::info : static_cast<debug_level>(level);
         if (const char* v = variable("COLLS_TIMEOUT")) {
             char* end = nullptr;
@@ -67,9 +63,9 @@ struct environment {
                                     << ", neither a number of seconds above 0, such as 2.5, nor inf");
         }
         e.schedule = variable("COLLS_SCHEDULE");
-        e.reproducible = which_of("COLLS_REPRODUCIBLE", off_or_on, 0) == 1;
-        e.single_copy = static_cast<single_copies>(which_of("COLLS_SINGLE_COPY", never_always_measured, 2));
-        const int transport = which_of("COLLS_TRANSPORT", transports, 0);
+        e.reproducible = which_of("COLLS_REPRODUCIBLE", {"0", "1"}, 0) == 1;
+        e.single_copy = static_cast<single_copies>(which_of("COLLS_SINGLE_COPY", {"0", "1", "auto"}, 2));
+        const int transport = which_of("COLLS_TRANSPORT", {"shm", "tcp", "verbs", "shm+verbs"}, 0);
         e.tcp = transport == 1 || transport == 2;
         e.verbs = transport >= 2;
         e.any_network = variable("COLLS_TRANSPORT") == nullptr;
@@ -77,15 +73,14 @@ struct environment {
     }
 
 private:
-    template <std::size_t count>
-    [[gnu::cold]] static int which_of(const char* name, const char* const (&all)[count], int otherwise) {
+    [[gnu::cold]] static int which_of(const char* name, std::initializer_list<const char*> all, int otherwise) {
         const char* const value = variable(name);
         if (value == nullptr) return otherwise;
-        for (std::size_t i = 0; i < count; ++i)
-            if (std::strcmp(value, all[i]) == 0) return static_cast<int>(i);
+        for (const char* const& each : all)
+            if (std::strcmp(value, each) == 0) return static_cast<int>(&each - all.begin());
         error_text text;
         text << "colls: " << name << " is " << value << ", which is none of:";
-        for (std::size_t i = 0; i < count; ++i) text << (i > 0 ? ", " : " ") << all[i];
+        for (const char* const& each : all) text << (&each == all.begin() ? " " : ", ") << each;
         refuse(text);
     }
     [[noreturn, gnu::cold]] static void refuse(const error_text& why) { throw error(errc::invalid_argument, why); }

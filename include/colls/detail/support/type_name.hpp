@@ -40,7 +40,7 @@ public:
     /// Returns the number of characters written, which is at most that of `in`.
     std::size_t run() {
         while (!in_.empty()) {
-            if (begins_name() && (take("colls::v1::") || take("colls::"))) {
+            if (size_ == starts_[depth_] && (take("colls::v1::") || take("colls::"))) {  // a name begins here
                 take("detail::");
                 for (const renaming& r : renamings)
                     if (take(r.spelled)) {
@@ -52,7 +52,8 @@ public:
                 size_ = starts_[depth_];
             } else {
                 if (in_.starts_with(" >")) in_.remove_prefix(1);  // between two closing brackets
-                put_next();
+                put(in_[0]);
+                in_.remove_prefix(1);
             }
         }
         return size_;
@@ -69,7 +70,6 @@ private:
         {"circulant<colls::v1::halving>", "circulant"}, {"circulant<colls::halving>", "circulant"}};
     static constexpr int most_depth = 16;
 
-    bool begins_name() const { return size_ == starts_[depth_]; }
     bool take(std::string_view text) {
         if (!in_.starts_with(text)) return false;
         in_.remove_prefix(text.size());
@@ -97,10 +97,6 @@ private:
     }
     void put(std::string_view text) {
         for (const char c : text) put(c);
-    }
-    void put_next() {
-        put(in_[0]);
-        in_.remove_prefix(1);
     }
     void put(char c) {
         out_[size_++] = c;

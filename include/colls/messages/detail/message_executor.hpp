@@ -267,16 +267,8 @@ private:
             static_cast<std::uint32_t>(now.chunk * 2654435761u + static_cast<std::size_t>(i.round) * 40503u +
                                        static_cast<std::size_t>(i.unit))};
     }
-    bool has_arrived(const instruction& i) {
-        const int peer = rank_of(i.peer);
-        note_wait(i, peer);
-        return transport_.received(peer) > received_number(i.value);
-    }
-    bool has_left(const instruction& i) {
-        const int peer = rank_of(i.peer);
-        note_wait(i, peer);
-        return transport_.sent(peer) > sent_number(i.value);
-    }
+    bool has_arrived(const instruction& i) { return transport_.received(note_wait(i)) > received_number(i.value); }
+    bool has_left(const instruction& i) { return transport_.sent(note_wait(i)) > sent_number(i.value); }
     void copy(const instruction& i) {
         const recorded_work recorder(*this, traced_part::copy, i, none);
         const auto at = static_cast<std::size_t>(i.first);
@@ -302,9 +294,10 @@ private:
         arguments.op->fold(to, operands_.data(), i.count, count, arguments.op_value);
         finish_fold(i, to, count);
     }
-    void note_wait(const instruction& i, int peer) {
-        site.peer = peer;
+    /// Returns the peer that the operation waits for.
+    int note_wait(const instruction& i) {
         site.round = i.round;
+        return site.peer = rank_of(i.peer);
     }
 
     message_transport& transport_;

@@ -36,10 +36,7 @@ struct two_level_scan : part<Intra, 0>, part<Inter, 1>, part<Broadcast, 2> {
                colls::supports(inter(), g.count) && blocks_of(inter(), g.count) == 1 && is_level(broadcast(), g.size) &&
                blocks_of(broadcast(), g.size) == 1;
     }
-    constexpr int rounds(int n) const {
-        const node_grid g(n, node);
-        return phases(g).end;
-    }
+    constexpr int rounds(int n) const { return phases({n, node}).end; }
     constexpr int blocks(int) const { return 1; }
     constexpr int scratch(int n) const {
         const node_grid g(n, node);
@@ -69,18 +66,15 @@ struct two_level_scan : part<Intra, 0>, part<Inter, 1>, part<Broadcast, 2> {
         if (round < p.fold) {
             // The broadcast is rotated so that its root is the last rank of the node.
             const int by = mod(g.size - 1 - root_of(broadcast(), g.size), g.size);
+            const auto rank_of = [&](int role) { return g.rank_at(k, mod(role + by, g.size)); };
             return moved(
                 embedded(level{broadcast(), g.size, mod(x - by, g.size), {0, 1}}, round - p.down, port, recut{1, slot}),
-                rotated{g.size, by, g.rank_at(k, 0)}, same_blocks{});
+                rank_of, same_blocks{});
         }
         return local(rank, port, slot, 0, exclusive && x == 0 ? action::copy : action::reduce);
     }
 
 private:
-    struct rotated {
-        int size, by, first;
-        constexpr int operator()(int role) const { return first + mod(role + by, size); }
-    };
     /// The rounds in which the phases begin; rounds before `inside` copy contributions aside.
     struct phase {
         int inside, total, across, down, fold, end;
@@ -125,13 +119,10 @@ struct two_level_scatter : two_level_pair<Intra, Inter> {
     }
     constexpr int home(int n, int slot) const {
         const node_grid g(n, node);
-        if constexpr (inside_first) {
-            const place_pair at = homes(intra(), g.size, inter(), g.count, slot);
-            return at.first == none || at.second == none ? none : g.rank_at(at.second, at.first);
-        } else {
-            const place_pair at = homes(inter(), g.count, intra(), g.size, slot);
-            return at.first == none || at.second == none ? none : g.rank_at(at.first, at.second);
-        }
+        const auto [first, second] = inside_first ? homes(intra(), g.size, inter(), g.count, slot)
+                                                  : homes(inter(), g.count, intra(), g.size, slot);
+        if (first == none || second == none) return none;
+        return inside_first ? g.rank_at(second, first) : g.rank_at(first, second);
     }
     constexpr step at(int rank, int n, int round, int port) const {
         const node_grid g(n, node);
@@ -151,10 +142,8 @@ private:
     template <class A, class B>
     static constexpr place_pair homes(const A& a, int na, const B& b, int nb, int slot) {
         const int cut = blocks_of(b, nb);
-        const int first = home_of(a, na, slot / cut);
-        if (first == none) return {none, none};
         const stretch own = stretch_around(a, na, slot / cut);
-        return {first, home_of(b, nb, (slot - own.first * cut) / own.count)};
+        return {home_of(a, na, slot / cut), home_of(b, nb, (slot - own.first * cut) / own.count)};
     }
     template <class A, class B>
     static constexpr step descend(level<A> a, bool plays_first, level<B> b, int round, int port) {
@@ -227,11 +216,6 @@ template <class Intra, class Inter>
 struct two_level_all_to_all : two_level_pair<Intra, Inter> {
     using pair = two_level_pair<Intra, Inter>;
     using pair::implements, pair::inter, pair::intra, pair::node;
-    /// The blocks of the level across nodes, in each of `times` superblocks of `apart` blocks.
-    struct repeated_in {
-        int times, apart;
-        constexpr block_set operator()(const block_set& b) const { return b.repeated(times, apart); }
-    };
 
     constexpr bool supports(int n) const {
         const node_grid g(n, node);
@@ -262,8 +246,8 @@ struct two_level_all_to_all : two_level_pair<Intra, Inter> {
         const int k = g.node_of(rank), x = g.place_of(rank), change = intra().rounds(g.size);
         const int cut = blocks_of(inter(), g.count);
         if (round < change) return embedded(level{intra(), g.size, x, g.inside(k)}, round, port, recut{cut, 0});
-        return embedded(level{inter(), g.count, k, g.across(x)}, round - change, port,
-            repeated_in{blocks_of(intra(), g.size), cut});
+        const auto in_each = [&](const block_set& b) { return b.repeated(blocks_of(intra(), g.size), cut); };
+        return embedded(level{inter(), g.count, k, g.across(x)}, round - change, port, in_each);
     }
 };
 

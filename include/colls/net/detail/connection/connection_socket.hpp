@@ -21,9 +21,7 @@ public:
 
     bool is_unused() const { return stage_ == stage::unused; }
     bool is_connecting() const { return stage_ == stage::connecting; }
-    bool is_open() const {
-        return stage_ == stage::connecting || stage_ == stage::established || stage_ == stage::read_only;
-    }
+    bool is_open() const { return !is_unused() && !is_closed(); }
     /// The hello is behind: frames may arrive.
     bool carries_frames() const { return stage_ == stage::established || stage_ == stage::read_only; }
     bool can_write() const { return stage_ == stage::established; }
@@ -57,9 +55,8 @@ public:
     }
     /// unused -> established, by the rank that was connected to.
     void accepted() {
-        stage_ = stage::established;
-        readable = writable = true;
-        reader.open(buffer_bytes);
+        connected();
+        readable = true;
     }
     /// established -> read_only: writing has failed, since the peer has closed its side. What it sent before is still
     /// to be read.

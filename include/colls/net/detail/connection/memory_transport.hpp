@@ -37,7 +37,7 @@ public:
         doorbell_.ended.store(1, std::memory_order_release);  // behind all that this rank has written to the memory
     }
     /// That rank's transport has ended: it never touches the memory again.
-    static bool over(const std::byte* at, int rank) {
+    static bool over(std::byte* at, int rank) {
         return memory_layout::doorbell_of(at, rank).ended.load(std::memory_order_acquire) != 0;
     }
 

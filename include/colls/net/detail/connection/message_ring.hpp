@@ -140,8 +140,7 @@ private:
     std::uint64_t head_ = 0, tail_ = 0;
 };
 
-// ---- the memory of a group of ranks that pass messages: what lies where
-// -----------------------------------------------
+// ---- the memory of a group of ranks that pass messages: what lies where ---------------------------------------------
 
 /// Capacities of the two rings of an ordered pair of ranks, in bytes, rounded up to powers of two, and from how many
 /// bytes on a piece is stored past the caches (this never paid for a ring that fits a core's own cache). All ranks of a
@@ -176,9 +175,6 @@ struct memory_layout {
         whole = (data[messages] + ranks * ranks * capacity[messages] + line - 1) / line * line;
     }
     static doorbell& doorbell_of(std::byte* at, int rank) { return reinterpret_cast<doorbell*>(at)[rank]; }
-    static const doorbell& doorbell_of(const std::byte* at, int rank) {
-        return reinterpret_cast<const doorbell*>(at)[rank];
-    }
     ring_writer writer(std::byte* at, kind k, int from, int to, std::size_t stream_from) const {
         return {state_of(at, k, ring(from, to)), bytes_of(at, k, ring(from, to)), capacity[k], stream_from};
     }

@@ -44,8 +44,6 @@ public:
     }
     posted_messages& sends() { return outbox_; }
     posted_messages& receives() { return inbox_; }
-    const posted_messages& sends() const { return outbox_; }
-    const posted_messages& receives() const { return inbox_; }
     /// No message moves any more; control messages do.
     void abandon() {
         inbox_.drop();
@@ -97,12 +95,27 @@ protected:
             control_written_ = 0;
         }
         while (control_written_ < f.bytes) {
-            const std::size_t n = self().write_some(s, f.data + control_written_, f.bytes - control_written_);
+            iovec rest{f.data + control_written_, f.bytes - control_written_};
+            const std::size_t n = self().write_some(s, &rest, 1);
             if (n == 0) return false;
             control_written_ += n;
         }
         control_on_ = nullptr;
         return true;
+    }
+
+    // Writes messages as long as the stream takes them whole. True: something was written.
+    bool write_outbox(Stream& s) {
+        bool moved = false;
+        while (!outbox_.empty() && self().can_write_messages()) {
+            iovec v[most_iovecs];
+            const int count = outbox_.gather(v, most_iovecs, s.frames_written);
+            const std::size_t n = self().write_some(s, v, count);
+            s.frames_written += outbox_.advance(n);
+            moved = moved || n > 0;
+            if (n < sum_of(v, count)) break;
+        }
+        return moved;
     }
 
     // Reads the stream, at most this many times, and reports what has arrived.
@@ -211,8 +224,7 @@ protected:
         shared_.busy.reserve(size);
     }
 
-    Connection& at(int peer) { return peers_[static_cast<std::size_t>(peer)]; }
-    const Connection& at(int peer) const { return peers_[static_cast<std::size_t>(peer)]; }
+    Connection& at(int peer) const { return peers_[static_cast<std::size_t>(peer)]; }
 
     void progress_busy() {
         for (std::size_t i = 0; i < shared_.busy.size();)

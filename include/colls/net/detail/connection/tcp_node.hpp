@@ -167,10 +167,7 @@ public:
     void wait(double seconds) {
         if (poll_events() || !(seconds > 0)) return;
         if (!pending_.empty() || listening_.readable) seconds = std::min(seconds, 0.05);
-        const double whole = std::min(seconds, 3600.0);
-        timespec t;
-        t.tv_sec = static_cast<time_t>(whole);
-        t.tv_nsec = static_cast<long>((whole - static_cast<double>(t.tv_sec)) * 1e9);
+        const timespec t = timespec_of(std::min(seconds, 3600.0));
         pollfd p{epoll_.get(), POLLIN, 0};
         if (ppoll(&p, 1, &t, nullptr) > 0) poll_events();
     }
@@ -221,16 +218,14 @@ private:
                 ++i;
             }
     }
-    void drop(std::size_t i) {
-        unwatch(*pending_[i]);
-        pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
-    }
-    void hand_over(std::size_t i, peer_hello hello, tcp_connection_owner& t) {
+    // Returns what was its descriptor.
+    descriptor drop(std::size_t i) {
         unwatch(*pending_[i]);
         descriptor fd = std::move(pending_[i]->fd);
         pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
-        t.accept_connection(hello, std::move(fd));
+        return fd;
     }
+    void hand_over(std::size_t i, peer_hello hello, tcp_connection_owner& t) { t.accept_connection(hello, drop(i)); }
     void serve_pending() {
         const double now = seconds_now();
         for (std::size_t i = 0; i < pending_.size();) {

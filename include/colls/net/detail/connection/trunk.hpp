@@ -222,12 +222,6 @@ private:
     void receive_segment(int world, const parcel& p);
     circuit* circuit_of(int world, const parcel& p);
     void arrived(int world, const parcel& p);
-    /// Something for a group that this rank has left: the sender hears that, which it may not have.
-    void answer_for_ended(int world, const parcel& p, int rank) {
-        if (p.head.kind == frame_kind::welcome || p.head.what == control_kind::leave) return;
-        post(world, nullptr, none, {p.prefix.group, static_cast<std::uint32_t>(rank)}, frame_of({control_kind::leave}),
-            nullptr, nullptr, false);
-    }
     void leave(circuit& c);
 
     inline void heard(int world, const control_message& what) override;
@@ -575,8 +569,10 @@ inline void trunk::arrived(int world, const parcel& p) {
         if (circuit* const c = circuit_of(world, p)) c->take(static_cast<int>(p.prefix.from), p);
     } else if (const auto past =
                    std::find_if(ended_.begin(), ended_.end(), [&](const auto& x) { return x.first == p.prefix.group; });
-        past != ended_.end()) {
-        answer_for_ended(world, p, past->second);
+        past != ended_.end()) {  // the sender hears that this rank has left the group, which it may not have
+        if (p.head.kind != frame_kind::welcome && p.head.what != control_kind::leave)
+            post(world, nullptr, none, {p.prefix.group, static_cast<std::uint32_t>(past->second)},
+                frame_of({control_kind::leave}), nullptr, nullptr, false);
     } else {
         // A stray number fills no memory: of groups that never come to be, only this many are kept.
         if (early_.size() == most_early_groups && !early_.contains(p.prefix.group)) early_.erase(early_.begin());

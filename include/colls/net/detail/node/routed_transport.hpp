@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace colls::inline v1::detail {
@@ -160,11 +161,7 @@ private:
         return r;
     }
     // The peer has left or is lost. False: that is known already.
-    bool mark_ended(int peer) {
-        const bool first = !at(peer).ended;
-        at(peer).ended = true;
-        return first;
-    }
+    bool mark_ended(int peer) { return !std::exchange(at(peer).ended, true); }
     void unschedule(side& s, std::size_t i) {
         at(s.busy[i]).scheduled = false;
         s.busy.drop(i);
