@@ -1,5 +1,6 @@
 // The record in which a process shows its ranks (status/), read while groups come and go, and read where it holds
 // whatever bytes.
+#include "../catch.hpp"
 #include "../support/launch.hpp"
 #include "../support/random.hpp"
 
@@ -10,6 +11,7 @@
 #include <sys/resource.h>
 
 #include <atomic>
+#include <cstring>
 #include <string>
 #include <thread>
 
