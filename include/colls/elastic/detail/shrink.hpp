@@ -25,7 +25,8 @@ namespace colls::inline v1 {
         text = door.read(key);
         const std::size_t space = std::min(text.find(' '), text.size());
         shrink_agreement::value v{{}, std::strtoull(text.c_str(), nullptr, 10)};
-        for (const char c : text.substr(space)) if (c != ' ') v.members.push_back(c == '1');
+        for (const char c : text.substr(space))
+            if (c != ' ') v.members.push_back(c == '1');
         if (v.members.size() != own.members.size())
             throw_in_call(group.rank, "shrink", errc::mismatch,
                 error_text() << "the store's value of " << key << " is no list of this group's ranks");
