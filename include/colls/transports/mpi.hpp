@@ -21,11 +21,11 @@ struct options {
     /// waits in another one.
     bool alone = false;
     /// By what a group over messages goes on after a failure: colls::bootstrap (<colls/bootstrap.hpp>), or a function
-    /// like it. Null: shrink throws unsupported. The same on all ranks. The group is then made a second
-    /// time without MPI, by its own addresses: a socket for each rank, and connections where one waits for another for
-    /// longer than 10 ms. By these it hears of deaths; shrink makes the new group of them, whose messages are the
-    /// library's own (TCP, RDMA, or shared memory where all of it are on one host). Groups that are split off have one,
-    /// too. The launcher must let the others live: see docs/error_handling.md.
+    /// like it. Null: shrink throws unsupported. The same on all ranks. The group is then made a second time without
+    /// MPI: a socket for each rank, and connections where one waits for another for longer than 10 ms. By these it
+    /// hears of deaths; shrink makes the new group of them, whose messages are the library's own (TCP, RDMA, or shared
+    /// memory where all of it are on one host). Groups that are split off have one, too. The launcher must let the
+    /// others live: see docs/error_handling.md.
     communicator (*spare)(int rank, int size, member_exchange& exchange, const bootstrap_options& how) = nullptr;
 };
 
@@ -49,7 +49,7 @@ struct options {
 /// with the text of MPI, where `users` returns errors (MPI_ERRORS_RETURN). Later errors of MPI are reported the same
 /// way, unless MPI ends the program: MPICH asks the handler of MPI_COMM_WORLD first, and launchers end all ranks when
 /// one dies. Over messages shrink throws unsupported where there is no options::spare. Cost: two to four MPI_Allgathers
-/// of 64 bytes at most; over messages one, MPI_Comm_create, one split and one broadcast.
+/// of 64 bytes at most; over messages one, MPI_Comm_create, one split and one broadcast; a spare group five more.
 communicator communicator_of(MPI_Comm users, const options& how = {});
 
 /// Makes progress for MPI: a hook for set_wait_hook, for groups that communicator_of has not made. Does nothing before

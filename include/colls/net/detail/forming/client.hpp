@@ -162,7 +162,7 @@ private:
 
     [[noreturn]] void fail_unreachable() {
         error_text text;
-        text << "cannot reach rank 0 at " << std::string_view(l_.host).substr(0, 100) << ", port " << ports_of(l_)
+        text << "cannot reach rank 0 at " << std::string_view(l_.host).substr(0, 100) << ", port " << ports_text(l_)
              << ", within " << timeout_ << " s";
         if (!why_.empty()) text << "; the last attempt: " << why_;
         text << ". Was rank 0 started? Are COLLS_MASTER_ADDR (or MASTER_ADDR) and its port right, and the same for all "

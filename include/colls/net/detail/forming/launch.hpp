@@ -204,7 +204,7 @@ inline int port_of_job(std::string_view identity, std::string_view token, int po
 }
 
 /// "2000", "2000 to 2015".
-[[gnu::cold]] inline std::string ports_of(const launch& l) {
+[[gnu::cold]] inline std::string ports_text(const launch& l) {
     return std::to_string(l.port) + (l.ports > 1 ? " to " + std::to_string(l.port + l.ports - 1) : "");
 }
 
@@ -294,7 +294,7 @@ inline constexpr int derived_ports = 16;
             text << ", as " << by.rank << " and " << by.size << " say (" << l.source << ")";
         else
             text << ": no known launcher has set the environment";
-        if (l.size > 1) text << "; rank 0 listens at " << l.host << ", port " << ports_of(l);
+        if (l.size > 1) text << "; rank 0 listens at " << l.host << ", port " << ports_text(l);
         say(text);
     }
     return l;

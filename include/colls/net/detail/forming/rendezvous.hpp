@@ -63,7 +63,7 @@ private:
         for (int port = l_.port; port < l_.port + l_.ports; ++port)
             if (listen_at_one_of(addresses, port)) return;
         error_text text;
-        text << "cannot listen at " << l_.host << ", port " << ports_of(l_);
+        text << "cannot listen at " << l_.host << ", port " << ports_text(l_);
         if (reason_ == EADDRINUSE)
             text << ": another process uses it, perhaps of another job, or of one that has failed. Set MASTER_PORT or "
                     "COLLS_MASTER_PORT to a free port for all ranks";
