@@ -227,6 +227,7 @@ def late(own, n):
     """A member that does not come is named at the deadline."""
     handles = handles_of(own, "late", range(n))
     dist._reconfigure(1, handles)
+    expect_group(own, n)
     pids = exchange(own, "pid", str(os.getpid()), range(n))
     if own != n - 1:
         began = time.monotonic()
@@ -237,7 +238,10 @@ def late(own, n):
               "all_reduce: this process group has no members", f"process {pids[-1]}")
     exchange(own, "waited", "", range(n))
     dist._reconfigure(3, handles)
-    expect_group(own, n)
+    if own != n - 1:  # that it came to the barrier of another group does not count
+        fails(lambda: dist.monitored_barrier(timeout=seconds(0.3), wait_all_ranks=True), dist.DistBackendError,
+              f"Rank {n - 1} failed" if own == 0 else "monitoredBarrier")
+    dist.barrier()
 
 
 def shrinks(own, n, again):
