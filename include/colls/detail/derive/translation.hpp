@@ -43,17 +43,12 @@ template <class S, slot_motion Motion = slot_motion::follows_rank>
 struct by_translation {
     static constexpr slot_motion motion = Motion;
 
-    static constexpr step at(int rank, int n, int round)
-        requires requires { S::of_rank_0(n, round); }
+    /// With or without a port, as S does.
+    template <class... Port>
+    static constexpr step at(int rank, int n, int round, Port... port)
+        requires requires { S::of_rank_0(n, round, port...); }
     {
-        step s = S::of_rank_0(n, round);
-        translate(s, rank, n, Motion);
-        return s;
-    }
-    static constexpr step at(int rank, int n, int round, int port)
-        requires requires { S::of_rank_0(n, round, port); }
-    {
-        step s = S::of_rank_0(n, round, port);
+        step s = S::of_rank_0(n, round, port...);
         translate(s, rank, n, Motion);
         return s;
     }
