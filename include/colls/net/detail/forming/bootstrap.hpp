@@ -151,27 +151,25 @@ struct trial_peers {
     const auto first_without = std::find_if_not(f.all.begin(), f.all.end(), takes);
     const bool rdma = cores_of.size() > 1 && std::any_of(f.all.begin(), f.all.end(), takes);
     int without = rdma && first_without != f.all.end() ? static_cast<int>(first_without - f.all.begin()) : none;
-    const auto attempt = [&](auto&& what) {
+    const auto attempt = [&](std::shared_ptr<hosts::inter_node_transport>& by, auto&& what) {
         if (!rdma || without != none || f.all_can(false, what)) return;
-        network.reset();
+        by.reset();
         without = f.who;
         const bool names_one =
             variable("COLLS_VERBS_DEVICE") || variable("COLLS_VERBS_PORT") || variable("COLLS_VERBS_GID");
         if (f.who == f.rank && (names_one || f.env.debug != debug_level::warn))
             say(error_text() << "colls: rank " << f.rank << ": no RDMA between hosts: " << f.why);
     };
-    attempt([&] { network = hosts::open_verbs(f.rank, at); });
+    attempt(network, [&] { network = hosts::open_verbs(f.rank, at); });
     return hosts::group_of_all(std::move(listening), std::move(sites), f.all[0].group, f.rank, cores, std::move(memory),
         std::move(network), f.env.timeout, [&](hosts::process_context& s) {
-            network = std::move(s.network);
-            attempt([&] {
+            attempt(s.network, [&] {
                 const trial_peers peers(f);
                 const std::string why =
-                    network->try_out(std::make_unique<tcp_transport>(s.node, s.number + 5, f.rank, s.addresses()),
+                    s.network->try_out(std::make_unique<tcp_transport>(s.node, s.number + 5, f.rank, s.addresses()),
                         f.rank, f.size, peers.to, peers.from, std::min(f.env.timeout / 2, 5.0));
                 if (!why.empty()) throw error(errc::unsupported, why.c_str(), f.rank);
             });
-            s.network = std::move(network);
             if (f.rank == 0 && f.env.debug != debug_level::warn) say_what_is_formed(f, s.network != nullptr, without);
         });
 }
