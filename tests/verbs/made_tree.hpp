@@ -31,9 +31,9 @@ public:
     ~made_tree() { fs::remove_all(root_); }
 
     /// `bridges`: from the host bridge on, such as pci0000:15/0000:15:01.0; `node`: of NUMA, -1: it does not say.
-    void gpu(const std::string& bridges, const std::string& address, int node) {
+    void gpu(const std::string& bridges, const std::string& address, int node, const std::string& vendor = "0x10de") {
         const fs::path at = device(bridges, address, node);
-        write(at / "vendor", "0x10de");
+        write(at / "vendor", vendor);
         write(at / "class", "0x030200");
     }
     void card(const std::string& bridges, const std::string& address, int node, const std::string& name) {

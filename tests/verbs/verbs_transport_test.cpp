@@ -351,6 +351,20 @@ TEST_CASE(
     CHECK(net->regions() == 0);
 }
 
+TEST_CASE("memory_registry: an idle range is used again for what takes half of it or more", "[verbs_transport]") {
+    const auto net = std::make_shared<dry_network>();
+    rdma::memory_registry registry(net->device(0));
+    constexpr std::size_t half = 2 << 20;
+    std::byte* const first = registry.take(2 * half);
+    registry.give(first, 2 * half);
+    std::byte* const second = registry.take(half);
+    CHECK(second == first);
+    registry.give(second, half);
+    std::byte* const third = registry.take(half - 100'000);
+    CHECK(third != first);
+    registry.give(third, half - 100'000);
+}
+
 TEST_CASE("memory_registry: the pool's memory is registered, and used again; ranges may overlap", "[verbs_transport]") {
     const auto net = std::make_shared<dry_network>();
     {
