@@ -135,11 +135,18 @@ private:
         own_end_ = own_end::leaving;
         return false;
     }
-    // Where a message does not fit, the rank reads now: both directions of a long exchange move by turns.
     void write_messages() {
-        if (write_outbox(messages_)) wake_peer();
+        bool moved = false;
+        while (!outbox_.empty() && !is_over() && own_end_ != own_end::closed && !messages_.out.full()) {
+            iovec v[most_iovecs];
+            const int count = outbox_.gather(v, most_iovecs, messages_.frames_written);
+            const std::size_t n = messages_.out.write(v, count);
+            messages_.frames_written += outbox_.advance(n);
+            moved = moved || n > 0;
+            if (n < sum_of(v, count)) break;  // now read: both directions of a long exchange move by turns
+        }
+        if (moved) wake_peer();
     }
-    bool can_write_messages() { return !is_over() && own_end_ != own_end::closed && !messages_.out.full(); }
     void write_control() {
         bool moved = false;
         for (; !control_.empty() && !control_rings_.out.full(); moved = true)
@@ -148,7 +155,10 @@ private:
         if (own_end_ == own_end::leaving && control_.empty() && outbox_.empty() && !outbox_.cut())
             close_rings(end_of_peer::left);
     }
-    static std::size_t write_some(ring_pair& to, const iovec* v, int count) { return to.out.write(v, count); }
+    static std::size_t write_some(ring_pair& to, std::byte* from, std::size_t bytes) {
+        const iovec v{from, bytes};
+        return to.out.write(&v, 1);
+    }
     bool may_read(const ring_pair&, bool /*first*/) const { return !is_over(); }
     std::size_t read_some(ring_pair& from, const iovec* v, int count) {
         const std::size_t n = from.in.read(v, count);

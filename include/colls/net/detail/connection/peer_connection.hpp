@@ -295,23 +295,38 @@ private:
     // ---- writing ----
 
     // True: something was written.
-    bool write_messages() { return write_outbox(message_socket()); }
-    bool can_write_messages() const { return message_socket().can_write() && control_on_ != &message_socket(); }
-    // Returns how many bytes were written.
-    std::size_t write_some(connection_socket& s, iovec* v, int count) {
-        msghdr m{};
-        m.msg_iov = v;
-        m.msg_iovlen = static_cast<decltype(m.msg_iovlen)>(count);
-        ssize_t n;
-        do n = sendmsg(s.fd.get(), &m, MSG_NOSIGNAL | MSG_DONTWAIT);
-        while (n < 0 && errno == EINTR);
-        if (n < 0) {
-            write_failed(s);
-            return 0;
+    bool write_messages() {
+        connection_socket& s = message_socket();
+        bool moved = false;
+        while (!outbox_.empty() && s.can_write() && control_on_ != &s) {
+            iovec v[most_iovecs];
+            msghdr m{};
+            m.msg_iov = v;
+            const int count = outbox_.gather(v, most_iovecs, s.frames_written);
+            m.msg_iovlen = static_cast<decltype(m.msg_iovlen)>(count);
+            const ssize_t n = sendmsg(s.fd.get(), &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+            if (n < 0) {
+                if (errno == EINTR) continue;
+                write_failed(s);
+                return moved;
+            }
+            s.frames_written += outbox_.advance(static_cast<std::size_t>(n));
+            moved = s.written = true;
+            if (static_cast<std::size_t>(n) < sum_of(v, count)) {
+                s.writable = false;
+                return true;
+            }
         }
+        return moved;
+    }
+    // Returns how many bytes of a control message were written.
+    std::size_t write_some(connection_socket& s, const std::byte* from, std::size_t bytes) {
+        ssize_t n;
+        do n = ::send(s.fd.get(), from, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+        while (n < 0 && errno == EINTR);
+        if (n < 0) write_failed(s);
         s.written = s.written || n > 0;
-        if (static_cast<std::size_t>(n) < sum_of(v, count)) s.writable = false;
-        return static_cast<std::size_t>(n);
+        return n < 0 ? 0 : static_cast<std::size_t>(n);
     }
     void write_failed(connection_socket& s) {
         s.writable = false;

@@ -95,27 +95,12 @@ protected:
             control_written_ = 0;
         }
         while (control_written_ < f.bytes) {
-            iovec rest{f.data + control_written_, f.bytes - control_written_};
-            const std::size_t n = self().write_some(s, &rest, 1);
+            const std::size_t n = self().write_some(s, f.data + control_written_, f.bytes - control_written_);
             if (n == 0) return false;
             control_written_ += n;
         }
         control_on_ = nullptr;
         return true;
-    }
-
-    // Writes messages as long as the stream takes them whole. True: something was written.
-    bool write_outbox(Stream& s) {
-        bool moved = false;
-        while (!outbox_.empty() && self().can_write_messages()) {
-            iovec v[most_iovecs];
-            const int count = outbox_.gather(v, most_iovecs, s.frames_written);
-            const std::size_t n = self().write_some(s, v, count);
-            s.frames_written += outbox_.advance(n);
-            moved = moved || n > 0;
-            if (n < sum_of(v, count)) break;
-        }
-        return moved;
     }
 
     // Reads the stream, at most this many times, and reports what has arrived.
