@@ -106,14 +106,20 @@ inline std::string text_of(const std::exception_ptr& failed) {
         return x.what();
     }
 }
-/// The same for a call of a group. Where that is broken by it, the hooks run first.
-inline std::exception_ptr as_failure_of_call(const membership& who, const abort_hooks& hooks) {
-    const std::exception_ptr failed = as_torch_error(who);
+/// Is a group broken that has had this error, as torch sees it?
+inline bool breaks_group(const std::exception_ptr& failed) {
     try {
         std::rethrow_exception(failed);
     } catch (const c10::DistBackendError&) {
-        hooks.run();
-    } catch (...) {}
+        return true;
+    } catch (...) {
+        return false;
+    }
+}
+/// The same for a call of a group. Where that is broken by it, the hooks run first.
+inline std::exception_ptr as_failure_of_call(const membership& who, const abort_hooks& hooks) {
+    const std::exception_ptr failed = as_torch_error(who);
+    if (breaks_group(failed)) hooks.run();
     return failed;
 }
 

@@ -399,6 +399,7 @@ private:
         lock.unlock();
         bool moved = false;
         try {
+            if (broken_) std::rethrow_exception(broken_);
             const c10::AutoGradMode no_gradients(false);
             if (!aborted.empty()) {
                 packets_.abort(aborted);
@@ -412,8 +413,12 @@ private:
             moved = move_all();
             if (!receives_.empty()) check_deadlines();
         } catch (...) {
-            fail_all(
-                leaves_.load(std::memory_order_relaxed) ? as_torch_error(who_) : as_failure_of_call(who_, *hooks_));
+            const std::exception_ptr why = broken_ ? broken_
+                                           : leaves_.load(std::memory_order_relaxed)
+                                               ? as_torch_error(who_)
+                                               : as_failure_of_call(who_, *hooks_);
+            if (breaks_group(why)) broken_ = why;
+            fail_all(why);
             moved = true;
         }
         decltype(over_) over;
@@ -687,6 +692,7 @@ private:
     std::list<incoming> receives_;
     std::list<early_message> early_;
     std::vector<std::pair<work_pointer, std::exception_ptr>> over_;
+    std::exception_ptr broken_;  ///< why the group is: perhaps found where no work had to be told
     std::vector<colls::memory<char>> spare_;
     milliseconds set_timeout_;  ///< that the communicators have
     // Shared by all threads.
