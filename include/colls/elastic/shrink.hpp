@@ -1,4 +1,4 @@
-// A shrink of which a store decides who goes on, also where no majority is left.
+// A shrink of which a store decides which ranks go on, also where no majority is left.
 // IWYU pragma: private, include <colls/elastic.hpp>
 #pragma once
 

@@ -28,7 +28,7 @@ struct trial_listener final : message_transport::listener {
     }
 };
 
-/// Sends a message of 8 bytes to each rank of `to`, and waits for one from each of `from`, for so many seconds at most.
+/// Sends a message of 8 bytes to each rank of `to`, and waits for one from each of `from`, for `seconds` at most.
 /// Returns why one does not pass; nothing if all do. `t` has had no call yet, and is used for nothing else.
 inline std::string try_out(
     message_transport& t, const std::vector<int>& to, const std::vector<int>& from, double seconds) {

@@ -29,7 +29,7 @@ class inter_node_transport {
 public:
     virtual ~inter_node_transport() = default;
     virtual std::unique_ptr<message_transport> over(std::unique_ptr<message_transport> control, int rank, int size) = 0;
-    /// Sends a message to each rank of `to`, and waits for one from each of `from`, for so many seconds at most.
+    /// Sends a message to each rank of `to`, and waits for one from each of `from`, for `seconds` at most.
     /// Returns why that does not work; nothing if it does.
     virtual std::string try_out(std::unique_ptr<message_transport> control, int rank, int size,
         const std::vector<int>& to, const std::vector<int>& from, double seconds) = 0;
