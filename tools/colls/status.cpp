@@ -273,7 +273,7 @@ json json_of(const std::vector<group_view>& groups) {
             if (r.seen) {
                 const seen_rank& s = *r.seen;
                 one.update({{"process", s.process}, {"host", s.host}, {"calls", s.calls}, {"messages", s.messages},
-                    {"bytes", s.bytes}, {"in_call", s.in_call}, {"does", what_it_does(s)}, {"errors", s.errors}});
+                    {"bytes", s.bytes}, {"in_call", s.in_call != 0}, {"does", what_it_does(s)}, {"errors", s.errors}});
                 if (s.calls + s.messages > 0) one["latest"] = name_of_call(s.latest);
                 if (s.errors > 0) one["last_error"] = quoted(s.error);
                 if (s.waits != 0) one["waited"] = static_cast<double>(s.waited) * 1e-3;

@@ -98,7 +98,8 @@ struct alignas(line) rank_status {
     std::atomic<std::uint64_t> messages;  ///< likewise
     std::atomic<std::uint64_t> latest;    ///< of all these, as long_wait::call_in says
     std::atomic<std::uint64_t> bytes;     ///< of the buffers of all of them
-    std::atomic<bool> in_call;  ///< a thread is in a call with this group: others see it where a wait lets them in
+    /// 1: a thread is in a call with this group, which others see where a wait lets them in.
+    std::atomic<std::uint8_t> in_call;
     std::atomic<std::uint64_t> waits;       ///< a long wait that it is in now, as long_wait says; 0: none
     std::atomic<std::uint64_t> waits_from;  ///< in milliseconds of the monotonic clock
     std::atomic<std::uint64_t> epoch;       ///< of an elastic group; 0: another one

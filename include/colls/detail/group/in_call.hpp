@@ -55,7 +55,7 @@ public:
     /// call with the same group.
     explicit progress_lock(rank_context& self) : inside_(cycle_of(self, true)), group_(&self) {
         if (self.in_call()) refuse_second_thread(self);
-        self.status->in_call.store(true, std::memory_order_relaxed);
+        self.status->in_call.store(1, std::memory_order_relaxed);
     }
     /// Also while another thread is in a call with the group.
     progress_lock(const rank_context& self, any_thread) : inside_(cycle_of(self, true)) {}
@@ -64,7 +64,7 @@ public:
     progress_lock(const progress_lock&) = delete;
     progress_lock& operator=(const progress_lock&) = delete;
     ~progress_lock() {
-        if (group_) group_->status->in_call.store(false, std::memory_order_relaxed);
+        if (group_) group_->status->in_call.store(0, std::memory_order_relaxed);
     }
 
 private:

@@ -254,7 +254,7 @@ struct rank_context : std::enable_shared_from_this<rank_context> {
     /// Was this process forked from the process that has the group? Then it must touch nothing.
     bool is_foreign() const { return born != forks.load(std::memory_order_relaxed); }
 
-    bool in_call() const { return status->in_call.load(std::memory_order_relaxed); }
+    bool in_call() const { return status->in_call.load(std::memory_order_relaxed) != 0; }
     /// From here on other programs see this rank, until its context ends.
     [[gnu::cold]] void show() {
         status->show(number, rank, size,

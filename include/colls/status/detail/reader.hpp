@@ -29,9 +29,9 @@ struct seen_rank {
     std::uint64_t waited = 0;  ///< milliseconds, where it waits for long
     std::int64_t process = 0;
     std::int32_t rank = 0, size = 0;
-    std::uint32_t by = 0;  ///< rank_status::shares
-    bool in_call = false;
-    char state = 0;  ///< of the process, as in /proc/PID/stat
+    std::uint32_t by = 0;      ///< rank_status::shares
+    std::uint8_t in_call = 0;  ///< 1: in a call; not a bool, since any bytes may come
+    char state = 0;            ///< of the process, as in /proc/PID/stat
     char host[sizeof(host_label::text)] = {};
     char label[decltype(rank_status::label)::most + 1] = {};
     char error[decltype(rank_status::error)::most + 1] = {};  ///< the last one; "" without one
