@@ -50,7 +50,7 @@ inline void record_call(rank_context& self, const call& c, std::string_view sche
     r.non_blocking = c.non_blocking;
     r.reproducible = c.reproducible;
     // Off the root of a gather or scatter a rank may know its own block only.
-    self.status->begin_call(self.log.count, self.log.history, (c.count > 0 ? c.count : c.own_count) * c.element);
+    self.status->begin(self.status->calls, self.log.history >> 60, (c.count > 0 ? c.count : c.own_count) * c.element);
 }
 
 /// Bytes rounded up to whole cache lines: regions of scratch memory begin at one.

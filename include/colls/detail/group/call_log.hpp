@@ -117,18 +117,11 @@ struct alignas(line) rank_status {
         label.store(name);
         shown.store(++uses, std::memory_order_release);
     }
-    void begin_call(std::uint64_t number, std::uint64_t fingerprint, std::uint64_t n) {
-        calls.store(number, std::memory_order_relaxed);
-        latest.store(fingerprint >> 60, std::memory_order_relaxed);
-        add_bytes(n);
-    }
-    void add_bytes(std::uint64_t n) {
+    /// One more of `calls`, or of `messages`.
+    void begin(std::atomic<std::uint64_t>& of_kind, std::uint64_t what, std::uint64_t n) {
+        of_kind.store(of_kind.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+        latest.store(what, std::memory_order_relaxed);
         bytes.store(bytes.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
-    }
-    void begin_message(std::uint64_t kind, std::uint64_t n) {
-        messages.store(messages.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-        latest.store(kind, std::memory_order_relaxed);
-        add_bytes(n);
     }
     [[gnu::cold]] void add_error(const char* text) {
         const std::uint64_t before = errors.load(std::memory_order_relaxed);

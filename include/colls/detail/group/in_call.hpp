@@ -54,8 +54,9 @@ public:
     /// Throws invalid_argument in a forked child, where an operator calls the library, and while another thread is in a
     /// call with the same group.
     explicit progress_lock(rank_context& self) : inside_(cycle_of(self, true)), group_(&self) {
-        if (self.in_call()) refuse_second_thread(self);
-        self.status->in_call.store(1, std::memory_order_relaxed);
+        auto& in_call = self.status->in_call;
+        if (in_call.load(std::memory_order_relaxed) != 0) refuse_second_thread(self);
+        in_call.store(1, std::memory_order_relaxed);
     }
     /// Also while another thread is in a call with the group.
     progress_lock(const rank_context& self, any_thread) : inside_(cycle_of(self, true)) {}

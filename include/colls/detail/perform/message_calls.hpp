@@ -92,7 +92,8 @@ inline operation_state* begin_checked_message(
     o.now = {};
     o.done = false;
     o.begin();
-    self.status->begin_message(kind == operation_kind::send ? long_wait::send : long_wait::recv, c.count * c.element);
+    self.status->begin(
+        self.status->messages, kind == operation_kind::send ? long_wait::send : long_wait::recv, c.count * c.element);
     o.traced_from = self.trace ? self.trace->begin() : 0;
     hand_to_caller(self, *taken.release());
     if (kind == operation_kind::send && !self.by_messages) {
