@@ -19,8 +19,10 @@
 //           messages (options.small_bytes) take the eager path, whatever S is: one hop, in which each rank writes to
 //           every other rank what that one needs, or two. options.protocol forces a protocol; options.multicast lets
 //           the switch fold an all_reduce, in any order, in place of S.
-// op        as for the host's calls. Small floats (half, bfloat16 and fp8, of CUDA and of colls) are folded in float.
-//           An operator that does not commute needs `direct` or `one_shot`, which fold in rank order.
+// op        as for the host's calls. Small floats (half, bfloat16 and fp8, of CUDA and of colls) are folded in float,
+//           and rounded to the nearest once a fold: once for a result by `direct`, by `ring` once on each rank that a
+//           sum passes. fp8 saturates there: beyond its largest number is its largest number. An operator that does not
+//           commute needs `direct` or `one_shot`, which fold in rank order.
 // stream    cudaStream_t, or an object with get(). The call returns when its kernel is launched; the kernel is ordered
 //           like any other on the stream. The stream may be capturing: graphs replay. The first call of a kind copies
 //           tables to the device and loads its kernel; make it once before kernels of the group may be waiting for each
