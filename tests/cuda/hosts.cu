@@ -195,6 +195,37 @@ void roots_together(colls::cuda::communicator& gpu, cudaStream_t stream) {
     }
 }
 
+/// Each rank's own factor is on its own contribution: by packets, and by a schedule; not in place, and in place.
+void own_factors(colls::cuda::communicator& gpu, cudaStream_t stream) {
+    namespace cuda = colls::cuda;
+    const int n = gpu.size();
+    const auto factor = colls::premul_sum(static_cast<float>(gpu.rank() + 1));
+    for (const std::size_t count : {std::size_t{3}, std::size_t{40'003}}) {
+        auto in = gpu.allocate<float>(count), out = gpu.allocate<float>(count);
+        std::vector<float> host(count), input(count);
+        for (std::size_t i = 0; i < count; ++i) input[i] = static_cast<float>(i % 11);
+        const auto copy = [&](void* to, const void* from) {
+            check(cudaMemcpyAsync(to, from, count * sizeof(float), cudaMemcpyDefault, stream), "cudaMemcpyAsync");
+        };
+        copy(in.data(), input.data());
+        cuda::all_reduce<colls::ring>(gpu, in, out, factor, stream);
+        copy(host.data(), in.data());
+        check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+        wrong += host != input;
+        cuda::all_reduce<colls::ring>(gpu, in, factor, stream);
+        for (const auto* result : {&in, &out}) {
+            copy(host.data(), result->data());
+            check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+            gpu.check();
+            std::size_t bad = 0;
+            for (std::size_t i = 0; i < count; ++i) bad += host[i] != input[i] * static_cast<float>(n * (n + 1) / 2);
+            if (bad == 0) continue;
+            std::printf("rank %d: %zu of %zu sums by factors are wrong\n", gpu.rank(), bad, count);
+            ++wrong;
+        }
+    }
+}
+
 void differential(colls::cuda::communicator& gpu, cudaStream_t stream, word seed) {
     explained(gpu);
     namespace cuda = colls::cuda;
@@ -268,6 +299,7 @@ void differential(colls::cuda::communicator& gpu, cudaStream_t stream, word seed
         cuda::barrier<colls::recursive_doubling>(gpu, stream);
     }
     roots_together(gpu, stream);
+    own_factors(gpu, stream);
     // Small floats are folded in float, in whatever order.
     const std::size_t count = 999;
     auto halves = gpu.allocate<colls::bfloat16>(count);
