@@ -64,7 +64,7 @@ inline std::size_t pick_count(random_source& random, int n, std::size_t size, st
     constexpr std::size_t primes[] = {
         2, 3, 5, 7, 11, 13, 17, 31, 61, 97, 127, 251, 509, 1021, 2039, 4093, 8191, 16381, 65521};
     constexpr std::size_t edges[] = {
-        56, 64, 128, 1024, 2040, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288};
+        56, 64, 128, 1024, 2040, 2048, 4096, 8184, 8192, 16384, 32768, 65536, 131072, 262144, 524288};
     std::size_t count = 0;
     switch (random.below(10)) {
         case 0:
@@ -116,7 +116,9 @@ inline std::size_t pick_count_beyond_slots(random_source& random, int n, std::si
 /// all about as much as its line holds, or the eager path at all.
 inline void pick_posted(random_source& random, int n, std::size_t size, std::span<std::size_t> blocks) {
     const std::size_t words = 4 * (blocks.size() == 1 ? 2 : static_cast<std::size_t>(n) + 1),
-                      edge = random.one_in(2) ? colls::detail::eager_inline : colls::detail::eager_unsized,
+                      edge = random.one_in(2)   ? colls::detail::eager_inline
+                             : random.one_in(2) ? colls::detail::eager_unsized
+                                                : colls::detail::eager_capacity,
                       most = (edge > words ? edge - words : 0) / size + 1;
     std::size_t left = random.one_in(4) ? random.below(4) : most - random.below(std::min<std::size_t>(most, 3));
     for (std::size_t& count : blocks) left -= count = random.one_in(3) ? 0 : random.below(left + 1);

@@ -116,7 +116,10 @@ private:
     }
     /// How many ends precede the blocks, with the word before: in a gather a rank posts one block, else one for each.
     std::size_t words() const { return c_.what == collective::gather ? 2 : static_cast<std::size_t>(self_.size) + 1; }
-    bool fits(std::size_t count) const { return words() * sizeof(word) + count * c_.element <= eager_unsized; }
+    bool fits(std::size_t count) const {
+        const std::size_t most = self_.access.is_whole() ? eager_unsized : eager_capacity;
+        return words() * sizeof(word) + count * c_.element <= most;
+    }
     // This rank's block for rank r, and the one that it wants from it.
     extent block_for(int r) const { return c_.what == collective::gather ? extent{0, c_.own_count} : block(r); }
     extent block_from(int r) const {
@@ -175,7 +178,6 @@ private:
         own.progress.store((sequence + 1) << 24 | 0xffffff, std::memory_order_release);  // it has done all of it
         complete_operation(self_, sequence);
     }
-
     extent block(int r) const { return eager_block(c_, self_.size, c_.in_offsets, r); }
     /// Makes this rank's result of what the ranks post.
     void receive(const collective_traits& is, std::size_t posted) {

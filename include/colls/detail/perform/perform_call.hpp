@@ -129,13 +129,12 @@ inline const composite_call* set_composite(rank_context& self, const composite_c
     self.log.part_of = whole;
     return before;
 }
-/// Executes a call. `name`: what it goes by; becomes the schedule's where the eager path does not suffice.
-inline void run_call(
-    rank_context& self, const call& c, const schedule_choice& p, prepared* of, std::string_view& name) {
+/// Executes a call. `by`: what it goes by, in texts; becomes the schedule where the eager path does not suffice.
+inline void run_call(rank_context& self, const call& c, const schedule_choice& p, prepared* of, std::string_view& by) {
     const auto run_by_plan = [&](auto once_begun) {
         const taken_collective taken(self, c, p, of);
         executor& o = *taken;
-        name = p.name;
+        by = p.name;
         o.arguments.is_signed = p.eager_first;
         o.begin();
         once_begun();
