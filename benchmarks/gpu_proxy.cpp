@@ -7,9 +7,9 @@
 #include <colls/bootstrap/member_exchange.hpp>
 #include <colls/colls.hpp>
 #include <colls/cuda/detail/far/proxy.hpp>
-#include <colls/detail/backend/group_to_form.hpp>
 #include <colls/detail/group/rank_context.hpp>
 #include <colls/extend/message_member.hpp>
+#include <colls/messages/detail/group_to_form.hpp>
 #include <colls/net/detail/forming/apart.hpp>
 #include <colls/world.hpp>
 

@@ -23,7 +23,7 @@ model model_of(Comm& comm) {
 /// the two buffers, over all blocks. Not collective, and the same on all ranks. Throws errc::invalid_argument where
 /// COLLS_SCHEDULE names no schedule. `Constraint`: colls::reproducible, as that of the call; or automatic. On
 /// hosts of different sizes the choice depends on the root: this is the one for root 0. Of eager calls that post 1 KB
-/// or more, one in 128 goes by a schedule, to tell the distance of the cores.
+/// or more, one in 128 goes by a schedule, to tell the distance of the cores. A short gather or scatter is eager, too.
 template <class Constraint = automatic, class Comm>
 std::string chosen(Comm& comm, collective what, std::size_t bytes) {
     return comm.handle().by->chosen(comm.context(), what, bytes, std::is_same_v<Constraint, reproducible>);

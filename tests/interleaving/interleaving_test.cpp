@@ -19,7 +19,7 @@ using kind = eager_kind;
 
 std::string text_of(const std::vector<eager_call>& calls) {
     constexpr const char* names[] = {"barrier", "all_reduce", "all_gather", "reduce_scatter", "all_to_all",
-        "inclusive_scan", "exclusive_scan", "broadcast", "scatter", "reduce", "gather"};
+        "inclusive_scan", "exclusive_scan", "broadcast", "reduce", "scatter_v", "gather_v", "all_to_all_v"};
     std::string text;
     for (const eager_call& c : calls) {
         text += (text.empty() ? "" : ", ") + std::string(names[static_cast<int>(c.kind)]);
@@ -88,6 +88,26 @@ TEST_CASE("eager: a full call, and then calls of one root", "[interleaving]") {
         explore(2, calls, 3);
         explore(3, calls, 1);
     }
+}
+
+TEST_CASE(
+    "eager: calls whose lengths not all ranks know, short ones and those that go on as operations", "[interleaving]") {
+    explorer explore;
+    for (const int n : {2, 3})
+        for (const kind k : {kind::scatter_v, kind::gather_v, kind::all_to_all_v})
+            for (const kind other : {kind::scatter_v, kind::gather_v, kind::all_to_all_v})
+                for (const bool turns : {false, true}) {
+                    std::vector<eager_call> calls(6, {k});
+                    for (int i = 0; i < 6; ++i) {
+                        eager_call& c = calls[static_cast<std::size_t>(i)];
+                        if (i == 1 || i == 5) c.kind = other;
+                        c.root = turns ? i % n : 0;
+                        c.is_long = i == 2 || i == 5;
+                    }
+                    explore(n, calls, n == 2 && k == other ? 2 : 1);
+                }
+    // More than there are places for operations.
+    explore(2, std::vector<eager_call>(35, {kind::gather_v}), 1);
 }
 
 TEST_CASE("eager: calls of every kind in random order", "[interleaving]") {

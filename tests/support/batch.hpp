@@ -5,6 +5,7 @@
 #include "schedules.hpp"
 
 #include <colls/detail/execute/copy_policy.hpp>
+#include <colls/detail/group/group_memory.hpp>
 
 #include <unistd.h>
 #include <atomic>
@@ -62,7 +63,8 @@ inline std::size_t pick_count(random_source& random, int n, std::size_t size, st
     const auto ranks = static_cast<std::size_t>(n);
     constexpr std::size_t primes[] = {
         2, 3, 5, 7, 11, 13, 17, 31, 61, 97, 127, 251, 509, 1021, 2039, 4093, 8191, 16381, 65521};
-    constexpr std::size_t edges[] = {56, 64, 128, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288};
+    constexpr std::size_t edges[] = {
+        56, 64, 128, 1024, 2040, 2048, 4096, 8184, 8192, 16384, 32768, 65536, 131072, 262144, 524288};
     std::size_t count = 0;
     switch (random.below(10)) {
         case 0:
@@ -110,6 +112,19 @@ inline std::size_t pick_count_beyond_slots(random_source& random, int n, std::si
     return unit * (n < 4 && random.one_in(2) ? static_cast<std::size_t>(n) : 1) / size;
 }
 
+/// Fills in the lengths of what a rank posts where not all ranks know them, a block for each rank or its own alone: in
+/// all about as much as its line holds, or the eager path at all.
+inline void pick_posted(random_source& random, int n, std::size_t size, std::span<std::size_t> blocks) {
+    const std::size_t words = 4 * (blocks.size() == 1 ? 2 : static_cast<std::size_t>(n) + 1),
+                      edge = random.one_in(2)   ? colls::detail::eager_inline
+                             : random.one_in(2) ? colls::detail::eager_unsized
+                                                : colls::detail::eager_capacity,
+                      most = (edge > words ? edge - words : 0) / size + 1;
+    std::size_t left = random.one_in(4) ? random.below(4) : most - random.below(std::min<std::size_t>(most, 3));
+    for (std::size_t& count : blocks) left -= count = random.one_in(3) ? 0 : random.below(left + 1);
+    blocks[random.below(blocks.size())] += left;
+}
+
 /// A random call in a group of n, within about `budget` bytes for all ranks together; or of `exactly` elements.
 template <class Comm>
 call_plan pick_plan(random_source& random, int n, const entry<Comm>& e, std::size_t budget, std::size_t exactly = 0) {
@@ -130,16 +145,24 @@ call_plan pick_plan(random_source& random, int n, const entry<Comm>& e, std::siz
             s.counts.resize(ranks * ranks);
             const std::size_t most = 2 * total / ranks + 2;
             for (auto& count : s.counts) count = random.one_in(3) ? 0 : random.below(most);
+            for (std::size_t r = 0; r < ranks && total % 2 == 0; ++r)
+                pick_posted(random, n, e.kind.size, std::span(s.counts).subspan(r * ranks, ranks));
         } else {
             s.counts.assign(ranks * ranks, total / ranks + (total > 0 && total < ranks ? 1 : 0));
         }
     } else if (p.variable) {
         s.counts.resize(ranks);
-        switch (random.below(3)) {
-            case 0:  // one rank has everything
-                s.counts[random.below(ranks)] = total;
+        switch (random.below(5)) {
+            case 0:
+                pick_posted(random, n, e.kind.size, s.counts);
                 break;
             case 1:
+                for (std::size_t& count : s.counts) pick_posted(random, n, e.kind.size, {&count, 1});
+                break;
+            case 2:  // one rank has everything
+                s.counts[random.below(ranks)] = total;
+                break;
+            case 3:
                 s.counts = balanced(total, n);
                 for (std::size_t i = ranks; i > 1; --i) std::swap(s.counts[i - 1], s.counts[random.below(i)]);
                 break;

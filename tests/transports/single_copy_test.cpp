@@ -80,6 +80,7 @@ public:
             for (int root = 0; root < n; root += n - 1) {
                 broadcast(salt, root);
                 gather(salt, root);
+                gather_at_limit(salt, root);
                 scatter(salt, root);
                 variants(salt, root);
                 if (n == 1) break;
@@ -163,6 +164,19 @@ private:
         colls::gather(comm_, in, out, root);
         spoil(in);
         if (here) expect(out, joined(k_, salt));
+    }
+    /// Rank 0's block is an element longer than the eager path takes, and the others' are not.
+    void gather_at_limit(int salt, int root) {
+        const std::size_t most = (colls::detail::eager_capacity - 8) / sizeof(numbers::value_type);
+        const bool here = comm_.rank() == root;
+        numbers in = own(most + (comm_.rank() == 0), salt), out(here ? most * n() + 1 : 0), all;
+        colls::gather(comm_, in, out, root);
+        spoil(in);
+        for (int r = 0; here && r < comm_.size(); ++r) {
+            const numbers one = of(r, most + (r == 0), salt);
+            all.insert(all.end(), one.begin(), one.end());
+        }
+        expect(out, all);
     }
     void scatter(int salt, int root) {
         const bool here = comm_.rank() == root;

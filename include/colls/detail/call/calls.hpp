@@ -126,15 +126,15 @@ typename Mode::result submit(Comm& comm, typed_request<C, fine, ordered, straigh
     static_assert(!straight || std::is_same_v<named, automatic> || std::is_same_v<named, direct>,
         "colls: gather_v, scatter_v and all_to_all_v go straight from rank to rank (direct): ranks between would not "
         "know how much they pass on");
-    using S = std::conditional_t<straight, direct, named>;
     const rank_handle& rank = comm.handle();
     request& q = typed.q;
     q.how.reproducible = argument::constrained;
     if constexpr (!fine || argument::values > 1) {
         __builtin_trap();
-    } else if constexpr (std::is_same_v<S, automatic>) {
+    } else if constexpr (std::is_same_v<named, automatic>) {
         return Mode::run(rank, q);
     } else {
+        using S = named;
         const any_schedule& s = [&]() -> decltype(auto) {
             constexpr bool constrained = argument::constrained;
             if constexpr (argument::values != 0 && !straight)

@@ -107,11 +107,11 @@ constexpr bool eager_pays(double eager, double scheduled, double staged) {
         return usual ? predicted(c, self, m, d.bytes)
                      : predict_out_of_reach(c, self.size, m, d.bytes, within == reach::processes);
     };
-    const bool eager = usual && d.eager && !d.only_direct && d.posted <= eager_capacity;
+    const bool eager = usual && d.eager && d.posted <= eager_capacity;
     const auto weighed = [&](const candidate& c) { return is_weighed(c, self, within); };
     const std::string_view forced = forced_schedule(self.env.schedule, self.rank);
     const std::string_view name = forced.empty() ? tuned_for(d.what, self.size, d.bytes).name : forced;
-    if (!name.empty()) {
+    if (!name.empty() && !(name == eager_name && eager && d.only_direct)) {
         if (name == eager_name && eager) return {};
         if (const candidate* const c = named(list, name, fits))
             return weighed(*c) ? prediction_of(*c) : prediction{c, whole_unit_bytes, 0};
@@ -129,7 +129,8 @@ constexpr bool eager_pays(double eager, double scheduled, double staged) {
     if (!d.in_order && !d.only_direct)
         found = take_least(best, found, two_level_candidates(self, d.what, d.root), fits, weighed,
             [&](const candidate& c) { return predicted(c, self, m, d.bytes); });
-    if (!eager) return best;
+    best.eager_first = eager && d.only_direct;
+    if (!eager || d.only_direct) return best;
     const double eagerly = predict_eager(m, figures, d.what, self.size, static_cast<double>(d.posted));
     const double staged = found && !self.access.is_whole() ? choose(self, d, list, reach::scratch).seconds : 0;
     return found && !eager_pays(eagerly, best.seconds, staged) ? best : prediction{nullptr, 0, eagerly};
@@ -190,7 +191,7 @@ inline schedule_choice resolve(
     const bool unsized = is_unsized(c);
     const std::size_t bytes = unsized ? 0 : c.count * c.element, posted = unsized ? 0 : eager_bytes(c, self.size);
     const bool in_order = c.op && !c.op->commutative;
-    eager = eager && !unsized;
+    eager = eager && c.what != collective::redistribute;
     const int root = self.layout.two_levels != nullptr && depends_on_root(self, c.what) ? c.root : 0;
     // Blocks of unlike lengths: the longest decides, too. A call with a root has no counts that all ranks know.
     const std::uint64_t also = c.in_offsets && !unsized ? size_class(posted) : static_cast<std::uint64_t>(root);
@@ -208,6 +209,7 @@ inline schedule_choice resolve(
         p.plan = execution_plan_for(best.of->schedule, self.size, reached_by(self));
         p.name = best.of->name;
         p.chunk_bytes = best.chunk;
+        p.eager_first = best.eager_first;
     }
     if (best.of && !self.by_messages && !self.access.is_whole() && !unsized) {
         const auto [schedule, within] = choose_out_of_reach(self, d, all_candidates_of(c.what));

@@ -48,6 +48,7 @@ struct prediction {
     const candidate* of = nullptr;  ///< null: the eager path
     std::size_t chunk = 0;          ///< bytes of a unit
     double seconds = 0;
+    bool eager_first = false;  ///< as schedule_choice says
 };
 
 /// The first candidate of that name which fits(candidate) accepts; null: there is none.

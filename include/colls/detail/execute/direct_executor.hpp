@@ -39,19 +39,6 @@ struct rank_buffers {
     std::size_t count = 0;
 };
 
-/// How many operations every rank has completed.
-inline std::uint64_t count_completed_by_all(rank_context& self) {
-    std::uint64_t least = ~std::uint64_t{0};
-    for (int r = 0; r < self.size; ++r)
-        least = std::min(least, self.memory.state(r).completed.load(std::memory_order_acquire));
-    return self.direct.completed_by_all = least;
-}
-/// Has every rank finished the operation that used the place of operation `sequence` before?
-inline bool has_free_place(rank_context& self, std::uint64_t sequence) {
-    return sequence < window || self.direct.completed_by_all + window > sequence ||
-           count_completed_by_all(self) + window > sequence;
-}
-
 /// Asks for the ring's pages at once, since the first calls would fault on every one of them. Where many ranks share a
 /// core the ring is small: there the pages of all ranks count. False: the group has not so much memory.
 [[gnu::cold]] inline bool make_staging_ring(rank_context& self) {
@@ -101,8 +88,7 @@ public:
         now.chunk = now.at = exit_at_ = 0;
         done = false;
         bounce_output_ = nullptr;
-        sequence = self_.direct.count++;
-        if (!has_free_place(self_, sequence)) wait_for_slot();
+        sequence = take_place(self_, site);
         choose_copying();
         phase_ = direct_phase::learning_count;
         if (!arguments.count_from_root) enter();
@@ -163,14 +149,6 @@ public:
     }
 
 private:
-    /// Waits until every rank has finished the operation that used this one's slot before.
-    void wait_for_slot() {
-        for (int r = 0; r < self_.size; ++r) {
-            backoff wait(self_);
-            site.peer = r;
-            while (self_.memory.state(r).completed.load(std::memory_order_acquire) + window <= sequence) wait(site);
-        }
-    }
     /// Decides whether copies are pulled or pushed, from what all ranks know. An all_reduce pushes its result.
     void choose_copying() {
         const call& c = arguments;
@@ -446,17 +424,12 @@ private:
         const call& c = arguments;
         const extent unit = unit_in(*source, from.where == buffer_kind::scratch ? buffer_kind::input : from.where,
             from.where == buffer_kind::scratch ? i.unit : from.index);
-        if (c.ragged && unit_in(*to, i.to.where, i.to.index).count != unit.count) {
-            site.peer = to_rank == self_.rank ? from_rank : to_rank;
+        if (c.ragged) {
             site.round = i.round;
-            error_text text;
-            if (from_rank != self_.rank) text << "rank " << from_rank << " ";  // this rank pulls
-            fail(self_, errc::mismatch, site,
-                text << "sends " << unit.count << " elements to rank " << to_rank << ", which expects "
-                     << unit_in(*to, i.to.where, i.to.index).count);
+            expect_length(self_, site, from_rank, unit.count, to_rank, unit_in(*to, i.to.where, i.to.index).count);
         }
         const std::size_t count = chunk_of(unit).count;
-        if (count == 0) return true;
+        if (count == 0 || (c.what == collective::gather && source->in == nullptr)) return true;  // it has been posted
         const std::byte* source_at = address(*source, from);
         auto* to_at = const_cast<std::byte*>(address(*to, i.to));
         const std::size_t bytes = moved_ = count * c.element;
@@ -620,12 +593,7 @@ private:
         confirm(self_, site);
         // What rank 0 decides here the others are to see once they see that this operation is over.
         if (adapts_) distance::sample(self_, sequence, arguments.count * arguments.element, choice_.takes_sample);
-        rank_state& state = self_.memory.state(self_.rank);
-        std::uint64_t completed = state.completed.load(std::memory_order_relaxed);
-        self_.direct.finished |= std::uint32_t{1} << (sequence - completed);
-        for (; self_.direct.finished & 1; self_.direct.finished >>= 1) ++completed;
-        // Release: this rank has done all its loads from the operation's slots.
-        state.completed.store(completed, std::memory_order_release);
+        complete_operation(self_, sequence);
         wake_sleepers(self_);
         if (bounce_output_) copy_bytes(arguments.out, bounce_output_, ragged_bytes(buffer_kind::output));
         if (scratch_.at) give_scratch();

@@ -24,10 +24,10 @@
 
 namespace colls::inline v1::detail {
 
-/// Where a rank's block lies in the whole, in elements, as all ranks know.
-constexpr extent eager_block(const call& c, int n, int rank) {
+/// Where a rank's block lies in the whole, in elements; null: blocks are balanced.
+constexpr extent eager_block(const call& c, int n, const std::size_t* offsets, int rank) {
     const auto r = static_cast<std::size_t>(rank);
-    if (c.in_offsets) return {c.in_offsets[r], c.in_offsets[r + 1] - c.in_offsets[r]};
+    if (offsets) return {offsets[r], offsets[r + 1] - offsets[r]};
     return balanced(c.count, static_cast<std::size_t>(n), r);
 }
 /// Bytes that the busiest rank posts.
@@ -35,34 +35,78 @@ constexpr std::size_t eager_bytes(const call& c, int n) {
     if (traits_of(c.what).in != content::own_block) return c.count * c.element;
     std::size_t longest = 0;
     for (int r = 0; r < (c.in_offsets ? n : 1); ++r)
-        if (const std::size_t k = eager_block(c, n, r).count; k > longest) longest = k;
+        if (const std::size_t k = eager_block(c, n, c.in_offsets, r).count; k > longest) longest = k;
     return longest * c.element;
 }
 
 /// Executes one call whose eager_bytes are eager_capacity at most.
 class eager_executor {
 public:
-    eager_executor(rank_context& self, const call& c)
+    eager_executor(rank_context& self, const call& c, bool unsized = false)
         : self_(self),
           c_(c),
           number_(self.eager.count++),
           slot_(number_ % eager_slots),
           site_{none, none, self.log.name_of_call(c.what), eager_name, self.log.count,
-              self.log.sign(c.what, hash_mix(hash_mix(c.signature, c.count), static_cast<std::uint64_t>(c.root)))},
+              self.log.sign(c.what, hash_mix(hash_mix(c.signature, unsized ? ~std::uint64_t{c.ragged} : c.count),
+                                        static_cast<std::uint64_t>(c.root)))},
           flag_((number_ + 1) << 32 | site_.fingerprint >> 32) {
-        record_call(self, c, eager_name, false);
-    }
-
-    void run() {
-        const collective_traits& is = traits_of(c_.what);
+        record_call(self, c, eager_name, unsized);
         if (self_.memory.poison().state.load(std::memory_order_acquire) != 0) throw_poison(self_);
         if (number_ >= eager_slots && self_.eager.last_full + (eager_slots - 2) < number_ &&
             self_.eager.by_all + (eager_slots - 1) < number_)
             claim_slot();
+    }
+
+    void run() {
+        const collective_traits& is = traits_of(c_.what);
         const bool root = self_.rank == c_.root;
         const std::size_t posted = (is.in == content::own_block ? block(self_.rank).count : c_.count) * c_.element;
         if (!is.in_at_root || root) post(c_.in, posted);
         if (!is.out_at_root || root) receive(is, posted);
+        end(is);
+    }
+    // A call whose lengths not all ranks know: in front of its blocks, a rank posts where each of them ends, or that
+    // they are too long. Then the call goes on as an operation: of all ranks, but that a rank of a gather whose block
+    // is short has posted it, and is not there.
+
+    /// False: this rank knows that the call goes on.
+    bool post_unsized() {
+        const collective_traits& is = traits_of(c_.what);
+        const bool root = self_.rank == c_.root, gathers = is.out_at_root;
+        bool all_fit = true;
+        if (is.rooted() && root != is.in_at_root) {
+            for (int r = 0; gathers && r < self_.size; ++r)
+                all_fit = all_fit && (r == self_.rank || fits(block_from(r).count));
+            return all_fit;
+        }
+        const std::size_t count = gathers ? c_.own_count : c_.count;
+        all_fit = fits(count);
+        if (gathers && all_fit) pass_operation();
+        post_blocks(count);
+        return all_fit;
+    }
+    /// Waits until it is known whether the call goes on, and returns false if it does. `fits`: what post_unsized said.
+    bool hear_unsized(bool fits) {
+        for_senders([&](int r) { fits = (r == self_.rank || !is_long(r)) && fits; });
+        return fits;
+    }
+    /// Takes what has been posted; if not `all` of it fits, what the operation, which is over, has left.
+    void take_unsized(bool all) {
+        const collective_traits& is = traits_of(c_.what);
+        for_senders([&](int r) {
+            if (all || (is.out_at_root && r != self_.rank && !is_long(r))) take_block(r);
+        });
+        if (all && is.out_at_root && self_.rank == c_.root) pass_operation();
+        end(is);
+    }
+
+private:
+    using word = std::uint32_t;
+    /// The first word of what a rank posts in a call whose lengths not all ranks know.
+    enum where : word { in_line, behind_it, nowhere };
+
+    void end(const collective_traits& is) {
         if (is.synchronises()) {
             self_.eager.last_full = number_ + 1;
         } else {  // release: this rank has read what it needs of this call
@@ -70,9 +114,71 @@ public:
             wake_sleepers(self_);
         }
     }
-
-private:
-    extent block(int r) const { return eager_block(c_, self_.size, r); }
+    /// How many ends precede the blocks, with the word before: in a gather a rank posts one block, else one for each.
+    std::size_t words() const { return c_.what == collective::gather ? 2 : static_cast<std::size_t>(self_.size) + 1; }
+    bool fits(std::size_t count) const {
+        const std::size_t most = self_.access.is_whole() ? eager_unsized : eager_capacity;
+        return words() * sizeof(word) + count * c_.element <= most;
+    }
+    // This rank's block for rank r, and the one that it wants from it.
+    extent block_for(int r) const { return c_.what == collective::gather ? extent{0, c_.own_count} : block(r); }
+    extent block_from(int r) const {
+        return c_.what == collective::scatter ? extent{0, c_.own_count}
+                                              : eager_block(c_, self_.size, c_.out_offsets, r);
+    }
+    void post_blocks(std::size_t count) {
+        eager_line& own = self_.memory.eager(slot_, self_.rank);
+        const std::size_t bytes = count * c_.element;
+        const bool in_flag = words() * sizeof(word) + bytes <= eager_inline;
+        word* const ends = as_words(in_flag ? own.data : self_.memory.eager_data(slot_, self_.rank));
+        *as_words(own.data) = in_flag ? in_line : fits(count) ? behind_it : nowhere;
+        for (std::size_t i = 1; fits(count) && i < words(); ++i) {
+            const extent b = block_for(static_cast<int>(i) - 1);
+            ends[i] = static_cast<word>(b.first + b.count);
+        }
+        if (fits(count) && bytes > 0) std::memcpy(ends + words(), c_.in, bytes);
+        raise_flag(own);
+    }
+    static word* as_words(std::byte* at) { return reinterpret_cast<word*>(at); }
+    /// Calls f for each rank from which this one has a block, itself among them.
+    template <class F>
+    void for_senders(F f) {
+        const collective_traits& is = traits_of(c_.what);
+        if (is.out_at_root && self_.rank != c_.root) return;
+        const int first = is.in_at_root ? c_.root : 0, last = is.in_at_root ? first : self_.size - 1;
+        for (int r = first; r <= last; ++r) f(r);
+    }
+    bool is_long(int r) { return *as_words(line_of(r).data) == nowhere; }
+    /// Copies this rank's block of what a rank has posted to where it belongs.
+    void take_block(int r) {
+        const extent to = block_from(r);
+        extent from = block_for(r);
+        const std::byte* data = c_.in;
+        if (r != self_.rank) {
+            std::byte* const its_line = line_of(r).data;
+            const word* const ends =
+                as_words(*as_words(its_line) == in_line ? its_line : self_.memory.eager_data(slot_, r));
+            const int before = c_.what == collective::gather ? 0 : self_.rank;
+            from.first = before == 0 ? 0 : ends[before];
+            from.count = ends[before + 1] - from.first;
+            data = reinterpret_cast<const std::byte*>(ends + words());
+        }
+        expect_length(self_, site_, r, from.count, self_.rank, to.count);
+        data += from.first * c_.element;
+        std::byte* const at = c_.out + to.first * c_.element;
+        if (to.count > 0 && at != data) std::memcpy(at, data, to.count * c_.element);
+    }
+    /// Takes no part in the operation that the call may become.
+    void pass_operation() {
+        const std::uint64_t sequence = take_place(self_, site_);
+        operation_line& own = self_.memory.operation(sequence % window, self_.rank);
+        own.fingerprint = site_.fingerprint;
+        own.in = own.out = own.scratch = own.in_offsets = own.out_offsets = self_.access.to_offset(nullptr);
+        own.count = c_.own_count;
+        own.progress.store((sequence + 1) << 24 | 0xffffff, std::memory_order_release);  // it has done all of it
+        complete_operation(self_, sequence);
+    }
+    extent block(int r) const { return eager_block(c_, self_.size, c_.in_offsets, r); }
     /// Makes this rank's result of what the ranks post.
     void receive(const collective_traits& is, std::size_t posted) {
         const extent part = is.out == content::own_block ? block(self_.rank) : extent{0, c_.count};
@@ -121,10 +227,13 @@ private:
             stream_bytes(to, data, bytes);
         else if (bytes > 0)
             std::memcpy(to, data, bytes);
-        own.flag.store(flag_, std::memory_order_release);
-        wake_sleepers(self_);
+        raise_flag(own);
         // While this rank waits: peers have read that line already. (With more lines to fetch, far cores lose by it.)
         if (fits_line(bytes)) prefetch_to_store(&self_.memory.eager((number_ + 1) % eager_slots, self_.rank));
+    }
+    void raise_flag(eager_line& own) {
+        own.flag.store(flag_, std::memory_order_release);
+        wake_sleepers(self_);
     }
     /// Does the data travel in the flag's line? That is aligned to 8 bytes, and a type of alignment 16 or more has a
     /// size that is a multiple of 16.
@@ -134,14 +243,19 @@ private:
     /// cores that read them last.
     const std::byte* posted_by(int r, std::size_t bytes) {
         if (r == self_.rank) return c_.in;
-        const eager_line& theirs = self_.memory.eager(slot_, r);
+        const eager_line& theirs = line_of(r);
+        return fits_line(bytes) ? theirs.data : self_.memory.eager_data(slot_, r);
+    }
+    /// That of another rank, once its flag is up.
+    eager_line& line_of(int r) {
+        eager_line& theirs = self_.memory.eager(slot_, r);
         if (theirs.flag.load(std::memory_order_acquire) != flag_) {
             backoff wait(self_);
             site_.peer = r;
             for (std::uint64_t seen; (seen = theirs.flag.load(std::memory_order_acquire)) != flag_; wait(site_))
                 if (seen >> 32 == flag_ >> 32) fail_mismatch(self_, site_, r, seen << 32);
         }
-        return fits_line(bytes) ? theirs.data : self_.memory.eager_data(slot_, r);
+        return theirs;
     }
     /// Copies a part, in elements, of the `posted` bytes that a rank posts to element `to` of the output.
     void copy_from(int from, std::size_t posted, extent part, std::size_t to) {

@@ -28,11 +28,16 @@ protected:
     void sign_call() {
         const call& c = arguments;
         const bool own_lengths = c.ragged || is_owned_and_rooted();
-        number = self_.log.count;
-        fingerprint_ = self_.log.sign(
-            c.what, hash_mix(hash_mix(hash_mix(c.signature, own_lengths ? c.ragged : c.count), plan_->fingerprint),
-                        static_cast<std::uint64_t>(c.root) * 2 + c.non_blocking));
-        record_call(self_, c, schedule, own_lengths);
+        number = self_.log.count - c.is_signed;
+        if (c.is_signed) {
+            fingerprint_ = self_.log.latest().fingerprint;
+            self_.log.latest().schedule = schedule;
+        } else {
+            fingerprint_ = self_.log.sign(
+                c.what, hash_mix(hash_mix(hash_mix(c.signature, own_lengths ? c.ragged : c.count), plan_->fingerprint),
+                            static_cast<std::uint64_t>(c.root) * 2 + c.non_blocking));
+            record_call(self_, c, schedule, own_lengths);
+        }
         set_wait_site(*plan_);
     }
 

@@ -53,6 +53,49 @@ inline void record_call(rank_context& self, const call& c, std::string_view sche
     self.status->begin(self.status->calls, self.log.history >> 60, (c.count > 0 ? c.count : c.own_count) * c.element);
 }
 
+/// How many operations every rank has completed.
+inline std::uint64_t count_completed_by_all(rank_context& self) {
+    std::uint64_t least = ~std::uint64_t{0};
+    for (int r = 0; r < self.size; ++r)
+        if (const std::uint64_t k = self.memory.state(r).completed.load(std::memory_order_acquire); k < least)
+            least = k;
+    return self.direct.completed_by_all = least;
+}
+/// Has every rank finished the operation that used the place of operation `sequence` before?
+inline bool has_free_place(rank_context& self, std::uint64_t sequence) {
+    return sequence < window || self.direct.completed_by_all + window > sequence ||
+           count_completed_by_all(self) + window > sequence;
+}
+/// The number of a new operation in shared memory, once its place is free.
+inline std::uint64_t take_place(rank_context& self, wait_site& site) {
+    const std::uint64_t sequence = self.direct.count++;
+    for (int r = has_free_place(self, sequence) ? self.size : 0; r < self.size; ++r) {
+        backoff wait(self);
+        site.peer = r;
+        while (self.memory.state(r).completed.load(std::memory_order_acquire) + window <= sequence) wait(site);
+    }
+    return sequence;
+}
+/// This rank has done all its loads from the operation's slots.
+inline void complete_operation(rank_context& self, std::uint64_t sequence) {
+    std::atomic<std::uint64_t>& over = self.memory.state(self.rank).completed;
+    std::uint64_t completed = over.load(std::memory_order_relaxed);
+    self.direct.finished |= std::uint32_t{1} << (sequence - completed);
+    for (; self.direct.finished & 1; self.direct.finished >>= 1) ++completed;
+    over.store(completed, std::memory_order_release);
+}
+/// Fails where a block does not have the length that its receiver expects. This rank is one of the two.
+inline void expect_length(
+    rank_context& self, wait_site& site, int from, std::size_t sent, int to, std::size_t expected) {
+    if (sent == expected) [[likely]]
+        return;
+    site.peer = to == self.rank ? from : to;
+    error_text text;
+    if (from != self.rank) text << "rank " << from << " ";
+    fail(self, errc::mismatch, site,
+        text << "sends " << sent << " elements to rank " << to << ", which expects " << expected);
+}
+
 /// Bytes rounded up to whole cache lines: regions of scratch memory begin at one.
 constexpr std::size_t padded(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 

@@ -15,6 +15,7 @@ inline constexpr int window = 32;                    ///< operations of one grou
 inline constexpr int eager_slots = 4;                ///< slots of the eager path for each rank
 inline constexpr std::size_t eager_inline = 56;      ///< bytes that travel in the flag's own cache line
 inline constexpr std::size_t eager_capacity = 8192;  ///< bytes behind one flag
+inline constexpr std::size_t eager_unsized = 2048;   ///< of threads that do not all know how many: pulls are fast there
 
 // Two lines each: the hardware prefetches lines in pairs, and a neighbour's flag must not come along.
 inline constexpr std::size_t line = 128;

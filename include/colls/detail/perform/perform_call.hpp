@@ -129,6 +129,28 @@ inline const composite_call* set_composite(rank_context& self, const composite_c
     self.log.part_of = whole;
     return before;
 }
+/// Executes a call. `by`: what it goes by, in texts; becomes the schedule where the eager path does not suffice.
+inline void run_call(rank_context& self, const call& c, const schedule_choice& p, prepared* of, std::string_view& by) {
+    const auto run_by_plan = [&](auto once_begun) {
+        const taken_collective taken(self, c, p, of);
+        executor& o = *taken;
+        by = p.name;
+        o.arguments.is_signed = p.eager_first;
+        o.begin();
+        once_begun();
+        run_until_done(self, o);
+    };
+    if (p.plan == nullptr) return eager_executor(self, c).run();
+    if (!p.eager_first) return run_by_plan([] {});
+    eager_executor e(self, c, true);
+    const bool all_fit = e.post_unsized();
+    const bool is_over = all_fit && e.hear_unsized(true);
+    if (!is_over)
+        run_by_plan([&] {
+            if (!all_fit) e.hear_unsized(false);
+        });
+    e.take_unsized(is_over);
+}
 inline void perform(rank_context& self, request& q) {
     const progress_lock mine(self);
     const schedule_choice p = q.of ? q.of->blocking : check(self, q, true, true);
@@ -138,23 +160,17 @@ inline void perform(rank_context& self, request& q) {
     if (c.packed) c.packed->pack();
     const double from = self.trace ? self.trace->begin() : 0;
     const std::uint64_t number = self.log.count;
+    std::string_view name = p.eager_first ? eager_name : p.name;
     try {
-        if (p.plan == nullptr) {
-            eager_executor(self, c).run();
-        } else {
-            const taken_collective taken(self, c, p, q.of);
-            executor& o = *taken;
-            o.begin();
-            run_until_done(self, o);
-        }
+        run_call(self, c, p, q.of, name);
     } catch (...) {
         call_ended_by_error(self, name_of(c.what));
-        if (from != 0) self.trace->end(c, {name_of(c.what), p.name, none, number, from, false, true});
+        if (from != 0) self.trace->end(c, {name_of(c.what), name, none, number, from, false, true});
         throw;
     }
     no_longer_active(self);
     if (from != 0) [[unlikely]]
-        self.trace->end(c, {name_of(c.what), p.name, none, number, from, false, false});
+        self.trace->end(c, {name_of(c.what), name, none, number, from, false, false});
     if (c.packed) c.packed->unpack();
 }
 

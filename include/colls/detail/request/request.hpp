@@ -76,6 +76,7 @@ struct call {
     bool ragged = false;           ///< each rank knows its own counts only
     bool count_from_root = false;  ///< this rank does not know `count`: the root tells it
     bool non_blocking = false;
+    bool is_signed = false;       ///< by the eager path, which has passed it on: see eager_executor::post_unsized
     bool reproducible = false;    ///< chosen among schedules of a single fold, as the call or the environment asks
     std::uint64_t signature = 0;  ///< hash of the element type and the operator
     const std::string_view *type = nullptr, *op_type = nullptr;  ///< their names

@@ -215,9 +215,9 @@ private:
                                     << v1::name_of(how_.given->implements));
             if (goes_direct() && how_.given->type() != direct_candidate().schedule.type()) refuse_indirect();
             q_.how.given = how_.given;
-        } else if (!how_.schedule.empty() || goes_direct()) {
-            if (goes_direct() && !how_.schedule.empty() && how_.schedule != "direct") refuse_indirect();
-            const candidate& c = how_.schedule.empty() ? direct_candidate() : candidate_of_name();
+        } else if (!how_.schedule.empty()) {
+            if (goes_direct() && how_.schedule != "direct") refuse_indirect();
+            const candidate& c = candidate_of_name();
             const bool depends_on_order = q_.c.op && (!q_.c.op->commutative || q_.how.reproducible);
             q_.how.given = depends_on_order ? proven_schedule(c) : &c.schedule;
         }

@@ -4,11 +4,11 @@
 // IWYU pragma: private, include <colls/extend/message_group.hpp>
 #pragma once
 
-#include <colls/detail/backend/group_to_form.hpp>
 #include <colls/detail/backend/split.hpp>
 #include <colls/detail/group/in_call.hpp>
 #include <colls/detail/support/rank_error.hpp>
 #include <colls/extend/message_member.hpp>
+#include <colls/messages/detail/group_to_form.hpp>
 #include <colls/messages/detail/offers.hpp>
 #include <colls/messages/detail/shrink_agreement.hpp>
 

@@ -6,9 +6,9 @@
 #include <colls/communicator.hpp>
 #include <colls/cuda/detail/far/proxy.hpp>
 #include <colls/cuda/detail/runtime.hpp>
-#include <colls/detail/backend/group_to_form.hpp>
 #include <colls/detail/group/rank_context.hpp>
 #include <colls/extend/message_member.hpp>
+#include <colls/messages/detail/group_to_form.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -5,8 +5,8 @@
 
 #include <colls/bootstrap/member_exchange.hpp>
 #include <colls/detail/support/rank_error.hpp>
-#include <colls/detail/transport/shm/kept_arenas.hpp>
 #include <colls/net/detail/forming/hand_over.hpp>
+#include <colls/net/detail/forming/kept_arenas.hpp>
 #include <colls/net/detail/forming/meeting.hpp>
 #include <colls/net/detail/forming/processes.hpp>
 

@@ -2,10 +2,10 @@
 // IWYU pragma: private, include <colls/transports/shm.hpp>
 #pragma once
 
-#include <colls/detail/backend/group_to_form.hpp>
 #include <colls/detail/call/run.hpp>
 #include <colls/detail/support/rank_error.hpp>
 #include <colls/detail/transport/shm/processes_group.hpp>
+#include <colls/messages/detail/group_to_form.hpp>
 #include <colls/messages/detail/two_level_candidates.hpp>
 #include <colls/net/detail/node/hosts_group.hpp>
 
