@@ -106,7 +106,7 @@ private:
         p.name = "of the test";
         p.eager_first = true;
         std::string_view name;
-        run_call(self, c, p, nullptr, name);
+        run_unsized(self, c, p, nullptr, name);
         for (int r = 0; r < ranks; ++r) {
             std::size_t first = 0;
             for (int to = 0; to < self.rank; ++to) first += length(k, r, to);

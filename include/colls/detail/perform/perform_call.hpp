@@ -129,26 +129,22 @@ inline const composite_call* set_composite(rank_context& self, const composite_c
     self.log.part_of = whole;
     return before;
 }
-/// Executes a call. `by`: what it goes by, in texts; becomes the schedule where the eager path does not suffice.
-inline void run_call(rank_context& self, const call& c, const schedule_choice& p, prepared* of, std::string_view& by) {
-    const auto run_by_plan = [&](auto once_begun) {
-        const taken_collective taken(self, c, p, of);
-        executor& o = *taken;
-        by = p.name;
-        o.arguments.is_signed = p.eager_first;
-        o.begin();
-        once_begun();
-        run_until_done(self, o);
-    };
-    if (p.plan == nullptr) return eager_executor(self, c).run();
-    if (!p.eager_first) return run_by_plan([] {});
+/// Executes a call whose lengths not all ranks know, by the eager path as far as that suffices. `by`: what it goes by.
+inline void run_unsized(
+    rank_context& self, const call& c, const schedule_choice& p, prepared* of, std::string_view& by) {
+    by = eager_name;
     eager_executor e(self, c, true);
     const bool all_fit = e.post_unsized();
     const bool is_over = all_fit && e.hear_unsized(true);
-    if (!is_over)
-        run_by_plan([&] {
-            if (!all_fit) e.hear_unsized(false);
-        });
+    if (!is_over) {
+        const taken_collective taken(self, c, p, of);
+        executor& o = *taken;
+        by = p.name;
+        o.arguments.is_signed = true;
+        o.begin();
+        if (!all_fit) e.hear_unsized(false);
+        run_until_done(self, o);
+    }
     e.take_unsized(is_over);
 }
 inline void perform(rank_context& self, request& q) {
@@ -160,9 +156,18 @@ inline void perform(rank_context& self, request& q) {
     if (c.packed) c.packed->pack();
     const double from = self.trace ? self.trace->begin() : 0;
     const std::uint64_t number = self.log.count;
-    std::string_view name = p.eager_first ? eager_name : p.name;
+    std::string_view name = p.name;
     try {
-        run_call(self, c, p, q.of, name);
+        if (p.eager_first) {
+            run_unsized(self, c, p, q.of, name);
+        } else if (p.plan == nullptr) {
+            eager_executor(self, c).run();
+        } else {
+            const taken_collective taken(self, c, p, q.of);
+            executor& o = *taken;
+            o.begin();
+            run_until_done(self, o);
+        }
     } catch (...) {
         call_ended_by_error(self, name_of(c.what));
         if (from != 0) self.trace->end(c, {name_of(c.what), name, none, number, from, false, true});
