@@ -83,8 +83,7 @@ inline bool peer::poll() {
                     break;
                 case completion::arrived:
                     queue_pair.receive_used();
-                    if (!take(c.immediate) && queue_pair.has_queue())
-                        queue_pair.fail(protocol_violation, nullptr, true);
+                    if (!take(c.immediate)) queue_pair.fail(protocol_violation, nullptr, true);
                     break;
                 case completion::failed:
                     queue_pair.fail("a work request ended with status", c.status, !c.secondary);
@@ -105,7 +104,7 @@ inline bool peer::take(std::uint32_t immediate) {
             return in.slot_arrived(immediate);
         case write_kind::direct:
             in.consume();  // earlier messages
-            return !queue_pair.has_queue() || in.direct_arrived(immediate);
+            return in.direct_arrived(immediate);
         case write_kind::notice: {
             placement_notice n;
             if (!in.notice_arrived(immediate, n)) return false;
