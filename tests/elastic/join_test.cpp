@@ -322,7 +322,7 @@ TEST_CASE("join: an endpoint answers those alone that it can mean, and keeps the
     CHECK(std::string(a->text) == "that attempt has ended");
     CHECK(!guest.step());
 
-    // Of many groups the earlier half is forgotten.
+    // The earlier half of many groups is forgotten.
     own.used.clear();
     const auto number = [](std::size_t i) {
         rendezvous::nonce n{};
@@ -752,6 +752,52 @@ TEST_CASE("join: what one that does not come says at its endpoint is the error o
             INFO(static_cast<int>(t.what) << ": " << all.text(i));
             CHECK(all.of(i).code == 0);
         }
+    }
+}
+
+TEST_CASE("join: one that has come hears for whom the first process waits, and no more while that is so", "[elastic]") {
+    processes all(2, shapes[0], [&](process& p) {
+        using namespace colls::detail;
+        using rendezvous::verdict;
+        const colls::endpoint third = colls::endpoint::open();
+        std::strncpy(p.all.handles[2 + p.number], third.handle().c_str(), 255);
+        p.meet(0, 2);
+        const std::vector<std::string> list = p.list({0, 1, 2});
+        if (p.number == 0) {
+            try {
+                colls::join(p.own, "a", list, {.timeout = 0.6});
+                expect(false, "it has joined");
+            } catch (const colls::error& x) {
+                expect(x.code() == errc::timeout && x.peer() == 2, x.what());
+            }
+            return process::wait(p.all.step[1], 1);
+        }
+        const endpoints::join_list l = endpoints::read_list(p.own.opened().own, "a", list);
+        endpoints::knock k{
+            .group = endpoints::number_of_group("a"), .list = l.in_order, .set = l.set, .position = 1, .size = 3};
+        p.handle(1).copy(k.own, sizeof k.own - 1);
+        const char* why = "";
+        endpoints::call_at call(*endpoints::parse_handle(p.handle(0), why), k, "");
+        const double until = seconds_now() + 30;
+        std::optional<rendezvous::reply> a;
+        while (!(a = call.step()) && seconds_now() < until) usleep(100);
+        expect(a && a->what == verdict::accepted && rendezvous::about_of(*a) == 2 && says(a->text, "position 2"),
+            a ? a->text : "no answer");
+        const peer_line line = call.take();
+        for (int waiting = 0; a->what != verdict::failed;) {
+            std::array<std::byte, rendezvous::reply::bytes> bytes;
+            expect(receive_all(line.fd(), bytes.data(), bytes.size(), until) == 0, "it has closed the connection");
+            a = rendezvous::parse<rendezvous::reply>(bytes);
+            expect(a && rendezvous::about_of(*a) == 2 && says(a->text, "position 2"), a ? a->text : "no reply");
+            if (a->what == verdict::waiting) expect(++waiting <= 1, "it says so again and again");
+        }
+        expect(rendezvous::code_of(*a) == errc::timeout && says(a->text, "has not come within 0.6 s"), a->text);
+        p.all.step[1] = 1;
+    });
+    all.wait();
+    for (int i = 0; i < 2; ++i) {
+        INFO(all.text(i));
+        CHECK(all.of(i).code == 0);
     }
 }
 
