@@ -18,6 +18,8 @@
 #include <fstream>
 #include <numeric>
 #include <thread>
+#include <tuple>
+#include <utility>
 
 using namespace gathered;
 using colls::errc;
@@ -187,6 +189,16 @@ TEST_CASE("join: a knock is of a position in a list, or of none", "[elastic]") {
         if (read) CHECK((read->set == 5 && read->position == position && read->size == size));
         return read.has_value();
     };
+    // It travels as each version of the library reads it.
+    endpoints::knock whole{.set = 0x0807060504030201, .position = 5, .size = 6};
+    whole.once.fill(std::byte{1}), whole.to.fill(std::byte{2}), whole.group.fill(std::byte{3});
+    whole.list.fill(std::byte{4}), whole.own[0] = 'x', whole.proof.fill(std::byte{7});
+    const auto bytes = rendezvous::encode(whole);
+    const auto at = [&](std::size_t i) { return std::to_integer<int>(bytes[rendezvous::prefix_bytes + i]); };
+    for (const auto& [first, end, value] : {std::tuple{0, 16, 1}, {16, 32, 2}, {32, 48, 3}, {48, 80, 4}, {88, 89, 5},
+             {92, 93, 6}, {96, 97, 'x'}, {97, 351, 0}, {351, 383, 7}})
+        for (int i = first; i < end; ++i) CHECK(at(static_cast<std::size_t>(i)) == value);
+    for (std::size_t i = 0; i < 8; ++i) CHECK(at(80 + i) == static_cast<int>(i + 1));
     for (const auto& [position, size] : {std::pair{0, 1}, {1, 2}, {0, 0}, {5, 0}}) CHECK(parses(position, size));
     for (const auto& [position, size] : {std::pair{1, 1}, {2, 1}, {-1, 1}, {-1, 0}, {0, -1}, {-2, -1}})
         CHECK(!parses(position, size));

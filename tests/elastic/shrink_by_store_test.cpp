@@ -6,6 +6,7 @@
 #include "support/says.hpp"
 
 #include <colls/colls.hpp>
+#include <colls/detail/support/descriptor.hpp>
 #include <colls/elastic.hpp>
 
 #include <fcntl.h>

@@ -4,6 +4,7 @@
 #include "support/says.hpp"
 
 #include <colls/collectives.hpp>
+#include <colls/detail/group/rank_context.hpp>
 #include <colls/extend/message_group.hpp>
 #include <colls/messages/detail/control.hpp>
 #include <colls/operators.hpp>
@@ -105,8 +106,8 @@ struct scripted_rank {
 TEST_CASE("control: what a peer says of the group's end is taken where it can be, and else ignored", "[control]") {
     using colls::detail::control::breach;
     const auto last = static_cast<std::uint64_t>(errc::peer_failed);
-    for (const breach& b : {breach{errc::timeout, 2, 1, 5, "the words"}, {errc::mismatch, 0, colls::none, colls::none, ""},
-             {errc::peer_failed, 1, 0, 0, "x"}}) {
+    for (const breach& b : {breach{errc::timeout, 2, 1, 5, "the words"},
+             {errc::mismatch, 0, colls::none, colls::none, ""}, {errc::peer_failed, 1, 0, 0, "x"}}) {
         const control_message m = b;
         CHECK(breach::valid(m, 3));
         const breach read = breach::of(m);
@@ -116,17 +117,15 @@ TEST_CASE("control: what a peer says of the group's end is taken where it can be
         CHECK(read.round == b.round);
         CHECK(std::string(read.text) == b.text);
     }
-    for (const auto& [code, rank, valid] :
-        {std::tuple{std::uint64_t{1}, 0u, true}, {last, 2u, true}, {0, 0u, false}, {last + 1, 0u, false},
-            {~std::uint64_t{0}, 0u, false}, {1, 3u, false}, {1, 4u, false}}) {
+    for (const auto& [code, rank, valid] : {std::tuple{std::uint64_t{1}, 0u, true}, {last, 2u, true}, {0, 0u, false},
+             {last + 1, 0u, false}, {~std::uint64_t{0}, 0u, false}, {1, 3u, false}, {1, 4u, false}}) {
         CAPTURE(code, rank);
         scripted_rank r;
         std::int64_t x = 1;
         auto o = colls::start::recv(r.comm, std::span(&x, 1), 2);
         // Its peer is rank 1, and there is no round.
         r.messages->hear(1, {control_kind::broken, code, std::uint64_t{2} << 32, rank, "the words"});
-        const std::string why =
-            scripted_rank::error_of(o, valid, static_cast<errc>(code), 1);
+        const std::string why = scripted_rank::error_of(o, valid, static_cast<errc>(code), 1);
         CHECK(says(why, "the words") == valid);
         CHECK(r.collectives->abandoned == valid);
         // All others hear of it.
@@ -144,7 +143,8 @@ TEST_CASE("control: what a peer says of the group's end is taken where it can be
     }
 }
 
-TEST_CASE("control: a message goes when its receiver has accepted it, and is offered where that was asked", "[control]") {
+TEST_CASE(
+    "control: a message goes when its receiver has accepted it, and is offered where that was asked", "[control]") {
     const auto is = [](const scripted_transport::told& t, std::uint64_t number, std::uint64_t bytes) {
         return t.what.a == number && t.what.b == bytes;
     };

@@ -7,6 +7,7 @@
 
 #include <colls/detail/group/wait_site.hpp>
 #include <colls/status/detail/door.hpp>
+#include <colls/status/detail/own_record.hpp>
 
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -424,6 +425,19 @@ TEST_CASE("where COLLS_STATUS listens is a port, or a host and a port") {
     CHECK(text_of(place{"127.0.0.1", 7000}.addresses(&why)[0]) == "127.0.0.1:7000");
 }
 
+TEST_CASE("a question travels as each version of the library reads it") {
+    inquiry q;
+    for (std::size_t i = 0; i < q.once.size(); ++i) q.once[i] = std::byte(100 + i);
+    q.form = 0x04030201;
+    q.proof.fill(std::byte{9});
+    const auto bytes = rendezvous::encode(q);
+    for (std::size_t i = 0; i < bytes.size() - rendezvous::prefix_bytes; ++i) {
+        const std::size_t wanted = i < 16 ? 100 + i : i < 20 ? i - 15 : 9;
+        CHECK(std::to_integer<std::size_t>(bytes[rendezvous::prefix_bytes + i]) == wanted);
+    }
+    CHECK(rendezvous::parse<inquiry>(bytes)->form == q.form);
+}
+
 TEST_CASE("groups beyond the places of a record, and without a record, work and are not shown") {
     std::vector<colls::communicator> many;
     colls::threads::run(1, [&](colls::communicator& comm) {
@@ -434,24 +448,29 @@ TEST_CASE("groups beyond the places of a record, and without a record, work and 
         many.clear();
         CHECK(ranks_of_process(getpid()).size() == 1);
     });
-    // A child may make no file of that size: it shows nothing, and its groups work.
-    const pid_t child = fork();
-    if (child == 0) {
-        const rlimit small{4096, 4096};
-        setrlimit(RLIMIT_FSIZE, &small);
-        int status = 1;
-        colls::threads::run(2, [&](colls::communicator& comm) {
-            int x = 1;
-            colls::all_reduce(comm, std::span(&x, 1), colls::sum);
-            if (comm.rank() == 0 && x == 2) try {
-                    ranks_of_process(getpid());
+    // A child that may make no file of that size shows nothing, and its groups work.
+    constexpr std::size_t whole = record::bytes;
+    for (const std::size_t limit : {std::size_t{4096}, whole - 1, whole}) {
+        CAPTURE(limit);
+        const pid_t child = fork();
+        if (child == 0) {
+            const rlimit small{limit, limit};
+            setrlimit(RLIMIT_FSIZE, &small);
+            int status = 1;
+            colls::threads::run(2, [&](colls::communicator& comm) {
+                int x = 1;
+                colls::all_reduce(comm, std::span(&x, 1), colls::sum);
+                if (comm.rank() != 0 || x != 2) return;
+                try {
+                    status = ranks_of_process(getpid()).size() == 2 && limit == whole ? 0 : 1;
                 } catch (const colls::error&) {
-                    status = 0;
+                    status = limit < whole ? 0 : 1;
                 }
-        });
-        _exit(status);
+            });
+            _exit(status);
+        }
+        int status = 1;
+        waitpid(child, &status, 0);
+        CHECK(status == 0);
     }
-    int status = 1;
-    waitpid(child, &status, 0);
-    CHECK(status == 0);
 }

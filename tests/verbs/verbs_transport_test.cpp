@@ -366,6 +366,48 @@ TEST_CASE("memory_registry: an idle range is used again for what takes half of i
     registry.give(third, half - 100'000);
 }
 
+TEST_CASE("memory_registry: what is cut from slabs, rounded to pages, and kept idle", "[verbs_transport]") {
+    const auto net = std::make_shared<dry_network>();
+    constexpr std::size_t most_cut = 256 << 10, page = 4096, large = 32 << 20;
+    {
+        rdma::memory_registry registry(net->device(0));
+        std::byte* const smallest = registry.take(0);
+        registry.give(smallest, 0);
+        CHECK(registry.take(256) == smallest);
+        registry.give(smallest, 256);
+        CHECK(registry.take(257) != smallest);
+        const std::size_t before = net->regions();
+        std::byte* const cut = registry.take(most_cut);
+        CHECK(registry.find(cut, most_cut).bytes == most_cut);
+        registry.give(cut, most_cut);
+        CHECK(registry.take(most_cut) == cut);
+        CHECK(net->regions() == before + 2);
+        for (const std::size_t bytes : {most_cut + 1, most_cut + page - 1, most_cut + page}) {
+            std::byte* const own = registry.take(bytes);
+            CHECK(registry.find(own, bytes).bytes == most_cut + page);
+            CHECK(registry.find(own, most_cut + page + 1).bytes == 0);
+        }
+        CHECK_THROWS_AS(registry.take(~std::size_t{0}), std::bad_alloc);
+        CHECK_THROWS_AS(registry.take(~std::size_t{0} - page + 2), std::bad_alloc);
+        std::byte of_others[1];
+        registry.give(of_others, large);  // is none of its ranges
+        // 64 MB are kept, two ranges, also after one of them has been used again.
+        std::byte* all[3];
+        for (std::byte*& at : all) at = registry.take(large);
+        const std::size_t taken = net->regions();
+        registry.give(all[0], large), registry.give(all[1], large);
+        CHECK(net->regions() == taken);
+        CHECK(registry.take(large) == all[0]);
+        registry.give(all[0], large);
+        CHECK(net->regions() == taken);
+        registry.give(all[2], large);
+        CHECK(net->regions() == taken - 2);
+        CHECK(registry.find(all[2], 1).bytes == 0);
+        CHECK(registry.find(all[1], large).bytes == large);
+    }
+    CHECK(net->regions() == 0);
+}
+
 TEST_CASE("memory_registry: the pool's memory is registered, and used again; ranges may overlap", "[verbs_transport]") {
     const auto net = std::make_shared<dry_network>();
     {

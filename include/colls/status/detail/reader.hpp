@@ -106,7 +106,7 @@ inline bool add_record(std::vector<seen_rank>& to, int fd, std::int64_t process,
         seen_rank r;
         r.group = s.group, r.epoch = of(s.epoch), r.calls = of(s.calls), r.latest = of(s.latest);
         r.messages = of(s.messages), r.bytes = of(s.bytes), r.waits = of(s.waits);
-        if (const std::uint64_t from = of(s.waits_from); r.waits != 0 && from < time) r.waited = time - from;
+        if (r.waits != 0) r.waited = time - std::min(time, of(s.waits_from));
         r.process = process, r.rank = s.rank, r.size = s.size, r.by = s.by;
         r.in_call = s.in_call.load(std::memory_order_relaxed);
         std::memcpy(r.host, host.text, sizeof r.host);
