@@ -411,6 +411,7 @@ TEST_CASE("where COLLS_STATUS listens is a port, or a host and a port") {
     CHECK(read("[]:7000") == "[]|7000");
     CHECK(read("[x:7000") == "[x|7000");
     CHECK(read("x]:7000") == "x]|7000");
+    CHECK(read_place("it", std::string_view("h:70001").substr(0, 6)).port == 7000);
     for (const char* const wrong :
         {"", "x", "0", "-1", "65536", "7000x", "70 00", ":7000", "node3:", "node3:0", "node3:65536", "node3:x"}) {
         CAPTURE(wrong);

@@ -1239,6 +1239,64 @@ TEST_CASE("verbs: a message goes through slots, or waits for its place and goes 
         }
 }
 
+TEST_CASE("verbs: the last message of an operation is signalled where the device reads it from a caller's memory",
+    "[verbs_transport]") {
+    // Nothing is signalled because time has passed.
+    const verbs_shape shape{.signal_after = 1e6};
+    for (const std::size_t bytes : {std::size_t{8}, std::size_t{1000}})  // inlined, and read
+        for (const bool before : {false, true}) {
+            INFO(bytes << " bytes, completion requested " << (before ? "before" : "after") << " they were written");
+            scripted_peer p(shape);
+            const piece out{p.memory(bytes, true), bytes};
+            const auto signalled = [&] {
+                std::vector<bool> all;
+                for (const auto& e : p.net->log()) all.push_back(e.what.signalled);
+                return all;
+            };
+            for (std::uint64_t i = 0; i < 3; ++i) p.transport->send(1, label_of(0, 1, i), &out, 1);
+            if (before) p.transport->request_completion(1);
+            p.transport->flush();
+            const bool reads = bytes == 1000;
+            CHECK(signalled() == std::vector{false, false, before && reads});
+            if (!before) p.transport->request_completion(1);
+            p.transport->flush();
+            std::vector<bool> all{false, false, before && reads};
+            if (!before && reads) all.push_back(true);  // the counters
+            CHECK(signalled() == all);
+            p.progress();
+            CHECK(signalled() == all);
+            CHECK(p.transport->sent(1) == 3);
+        }
+}
+
+TEST_CASE("verbs: a greeting is read as it was written, and no other text is one", "[verbs_transport]") {
+    rdma::greeting g{rdma::greeting::expected_magic, 0x0123456789abcdef, 0xfedcba98, usual.slots, usual.slot_bytes,
+        usual.notices, {}};
+    for (std::size_t i = 0; i < g.name.size(); ++i) g.name[i] = std::byte(5 * i + 11);
+    const auto is_read = [](const rdma::greeting& sent, auto change) {
+        std::string text = rdma::encode(sent).text;
+        change(text);
+        rdma::greeting read{};
+        const bool is = rdma::decode(text.c_str(), usual, read);
+        if (is) CHECK(std::memcmp(static_cast<const void*>(&read), static_cast<const void*>(&sent), sizeof read) == 0);
+        return is;
+    };
+    const auto same = [](std::string&) {};
+    CHECK(is_read(g, same));
+    for (const std::size_t at : {std::size_t{16}, 2 * sizeof g - 2, 2 * sizeof g - 1})
+        for (const char c : {'/', ':', '`', 'g', 'A', 'F', ' '})
+            CHECK(!is_read(g, [&](std::string& text) { text[at] = c; }));
+    CHECK(!is_read(g, [](std::string& text) { text += '0'; }));
+    CHECK(!is_read(g, [](std::string& text) { text.pop_back(); }));
+    for (auto part : {&rdma::greeting::slots, &rdma::greeting::slot_bytes, &rdma::greeting::notices}) {
+        rdma::greeting other = g;
+        ++(other.*part);
+        CHECK(!is_read(other, same));
+    }
+    ++g.magic;
+    CHECK(!is_read(g, same));
+}
+
 TEST_CASE("verbs: half of the credits are returned by themselves, and an acknowledgement in the next turn",
     "[verbs_transport]") {
     const verbs_shape shape{.slots = 8, .slot_bytes = 64, .notices = 6};

@@ -263,8 +263,6 @@ inline void connection::close(bool at_once) {
     queue_.reset();
     own_.registry->give(base_, 2 * own_.layout.half());
     base_ = nullptr;
-    chain_.clear();
-    pieces_.clear();
 }
 
 inline void connection::fail(const char* what, const char* status, bool certain) {
