@@ -39,9 +39,14 @@ struct scripted_transport final : colls::extend::message_transport {
     std::vector<told> all;
     std::vector<peer> peers = std::vector<peer>(3);
     bool abandoned = false;
+    std::vector<int> pieces;  // of each message that is posted
 
-    std::uint64_t send(int to, const message_label&, const piece*, int) override { return of(to).posted_sends++; }
-    std::uint64_t receive(int from, const message_label&, const piece*, int) override {
+    std::uint64_t send(int to, const message_label&, const piece*, int count) override {
+        pieces.push_back(count);
+        return of(to).posted_sends++;
+    }
+    std::uint64_t receive(int from, const message_label&, const piece*, int count) override {
+        pieces.push_back(count);
         return of(from).posted_receives++;
     }
     std::uint64_t sent(int to) const override { return peers[static_cast<std::size_t>(to)].sent; }
@@ -289,4 +294,116 @@ TEST_CASE("control: a rank that is asked tells its latest calls", "[control]") {
     const auto broken = r.messages->of_kind(control_kind::broken).size();
     r.collectives->listening->lost(2, "the words");
     CHECK(r.messages->of_kind(control_kind::broken).size() == broken);
+}
+
+TEST_CASE(
+    "control: messages of a rank to itself are copied in order, and one without bytes has no piece", "[control]") {
+    scripted_rank r;
+    std::int64_t out[3] = {5, 6, 7}, in[3] = {};
+    CHECK(colls::probe_any(r.comm) == colls::none);
+    auto one = colls::start::send(r.comm, std::span(out, 1), 0);
+    CHECK(!one.test());
+    CHECK(colls::probe_any(r.comm) == 0);
+    auto two = colls::start::send(r.comm, std::span(out + 1, 2), 0);
+    auto to_one = colls::start::recv(r.comm, std::span(in, 1), 0);
+    CHECK(to_one.test());
+    CHECK(one.test());
+    CHECK(!two.test());
+    auto to_two = colls::start::recv(r.comm, std::span(in + 1, 2), 0);
+    CHECK(to_two.test());
+    CHECK(two.test());
+    CHECK(std::equal(in, in + 3, out));
+    CHECK(colls::probe_any(r.comm) == colls::none);
+    CHECK(r.messages->pieces.empty());
+
+    auto empty = colls::start::recv(r.comm, std::span(in, 0), 1);
+    auto some = colls::start::recv(r.comm, std::span(in, 1), 1);
+    CHECK(r.messages->pieces == std::vector{0, 1});
+    const std::uint64_t type = r.messages->of_kind(control_kind::accept).at(0).what.c;
+    r.messages->of(1).received = 2;
+    CHECK((empty.test() && some.test()));
+    auto nothing = colls::start::send(r.comm, std::span(out, 0), 1);
+    r.messages->hear(1, {control_kind::accept, 0, 0, type});
+    CHECK(!nothing.test());
+    CHECK(r.messages->pieces == std::vector{0, 1, 0});
+    r.messages->of(1).sent = 1;
+    CHECK(nothing.test());
+
+    auto more = colls::start::send(r.comm, std::span(out, 2), 0);
+    auto less = colls::start::recv(r.comm, std::span(in, 1), 0);
+    const std::string why = scripted_rank::error_of(less, true, errc::mismatch, 0);
+    CHECK(says(why, "expects 8 bytes, rank 0 sends 16"));
+}
+
+TEST_CASE(
+    "control: a peer whose calls differ is asked for them, once, and the error says how they differ", "[control]") {
+    std::int64_t x = 0;
+    const auto begin = [&](scripted_rank& r) { return colls::start::all_reduce(r.comm, std::span(&x, 1), colls::sum); };
+    const auto own_call = [](scripted_rank& r) { return r.comm.context().log.of(0).fingerprint; };
+    const auto asked = [](const scripted_rank& r) { return r.collectives->of_kind(control_kind::inquire); };
+    std::uint64_t right = 0;
+    for (const bool ahead : {false, true})
+        for (const bool differs : {false, true}) {
+            CAPTURE(ahead, differs);
+            scripted_rank r;
+            std::vector<colls::operation> all;
+            if (!ahead) all.push_back(begin(r)), right = own_call(r);
+            const std::uint64_t theirs = right + differs;
+            r.collectives->hear(1, {control_kind::board, 0, theirs, 1});
+            if (ahead) {
+                CHECK(asked(r).empty());
+                all.push_back(begin(r));
+            }
+            REQUIRE(asked(r).size() == differs);
+            r.collectives->hear(2, {control_kind::board, 0, right + 5, 1});  // another one: the first is reported
+            REQUIRE(asked(r).size() == 1);
+            CHECK(asked(r)[0].to == (differs ? 1 : 2));
+            CHECK(asked(r)[0].what.a == 0);
+            if (!differs) continue;
+            r.collectives->hear(1, {control_kind::told, 0, theirs, 0, "barrier|0|none|none|none|direct|blocking|"});
+            const std::string why = scripted_rank::error_of(all[0], true, errc::mismatch, 1);
+            CHECK(says(why, "barrier"));
+            CHECK(says(why, "all_reduce"));
+        }
+    {  // a message that comes instead of another
+        scripted_rank r;
+        auto o = begin(r);
+        r.collectives->listening->unexpected(2, {own_call(r), 0, 1}, {own_call(r), 0, 1}, 8, 16);
+        const std::string why = scripted_rank::error_of(o, true, errc::mismatch, 2);
+        CHECK(says(why, "rank 2 sends 16 bytes where this rank expects 8"));
+    }
+    {
+        scripted_rank r;
+        auto o = begin(r);
+        r.collectives->listening->unexpected(2, {own_call(r), 0, 1}, {own_call(r) + 1, 0, 1}, 8, 8);
+        REQUIRE(asked(r).size() == 1);
+        CHECK(asked(r)[0].to == 2);
+        r.collectives->hear(
+            2, {control_kind::told, 0, own_call(r) + 1, 0, "barrier|0|none|none|none|direct|blocking|"});
+        CHECK(says(scripted_rank::error_of(o, true, errc::mismatch, 2), "barrier"));
+    }
+    // One that shrinks another group says so, also to those that say later that they wait.
+    scripted_rank r;
+    r.comm.context().backend->absent(r.comm.context(), 9);
+    CHECK(r.collectives->of_kind(control_kind::away).size() == 2);
+    r.collectives->hear(2, {control_kind::board, 0, 1, 1});
+    REQUIRE(r.collectives->of_kind(control_kind::away).size() == 3);
+    CHECK(r.collectives->of_kind(control_kind::away)[2].to == 2);
+    CHECK(r.collectives->of_kind(control_kind::away)[2].what.a == 9);
+    r.comm.context().backend->absent(r.comm.context(), 0);
+    r.collectives->all.clear();
+    r.collectives->hear(2, {control_kind::board, 0, 1, 1});
+    CHECK(r.collectives->all.empty());
+    // All hear of a call that is refused here.
+    try {
+        colls::broadcast(r.comm, std::span(&x, 1), 3);
+        CHECK(false);
+    } catch (const colls::error& e) {
+        CHECK(e.code() == errc::invalid_argument);
+    }
+    const auto refused = r.collectives->of_kind(control_kind::refused);
+    REQUIRE(refused.size() == 2);
+    CHECK((refused[0].to == 1 && refused[1].to == 2));
+    CHECK(refused[0].what.a != 0);
+    CHECK(says(refused[0].text, "root 3"));
 }
