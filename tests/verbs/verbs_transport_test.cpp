@@ -1266,7 +1266,38 @@ TEST_CASE("verbs: the last message of an operation is signalled where the device
             p.progress();
             CHECK(signalled() == all);
             CHECK(p.transport->sent(1) == 3);
+            p.transport->request_completion(1);  // it is known already
+            p.transport->flush();
+            CHECK(signalled() == all);
         }
+    // Half of the queue's 256 places are used without a signal.
+    scripted_peer p({.slots = 512, .slot_bytes = 64, .signal_after = 1e6});
+    const piece out{p.memory(8), 8};
+    for (std::uint64_t i = 0; i < 300; ++i) p.transport->send(1, label_of(0, 1, i), &out, 1), p.transport->progress();
+    std::vector<std::uint64_t> signalled;
+    for (const auto& e : p.net->log())
+        if (e.what.signalled) signalled.push_back(e.what.id);
+    CHECK(signalled == std::vector<std::uint64_t>{127, 255});
+    CHECK(p.transport->offloads());
+}
+
+TEST_CASE("verbs: what a peer throws away counts as sent, and goes no more", "[verbs_transport]") {
+    const verbs_shape shape{.slots = 4, .slot_bytes = 64, .notices = 4, .offer_after = 1e-4};
+    scripted_peer p(shape);
+    const piece large{p.memory(1000, true), 1000}, small{p.memory(8), 8};
+    p.transport->send(1, label_of(0, 1, 0), &large, 1);  // waits for its place
+    p.transport->send(1, label_of(0, 1, 1), &small, 1);
+    p.transport->flush();
+    CHECK(p.transport->sent(1) == 0);
+    p.notice(p.notice_of(rdma::notice_kind::discard, {}));
+    p.progress();
+    CHECK(p.transport->sent(1) == 2);
+    const std::size_t before = p.net->log().size();
+    p.transport->send(1, label_of(0, 1, 2), &small, 1);
+    idle(*p.transport, 2e-3);
+    CHECK(p.transport->sent(1) == 3);
+    CHECK(p.net->log().size() == before);
+    CHECK(p.heard.text() == "");
 }
 
 TEST_CASE("verbs: a greeting is read as it was written, and no other text is one", "[verbs_transport]") {
