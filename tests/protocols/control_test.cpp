@@ -365,6 +365,24 @@ TEST_CASE(
             CHECK(says(why, "barrier"));
             CHECK(says(why, "all_reduce"));
         }
+    for (const auto& [by_message, tells] : {std::pair{false, true}, {true, true}, {false, false}, {true, false}}) {
+        CAPTURE(by_message, tells);
+        scripted_rank r;
+        std::vector<colls::operation> all;
+        for (int i = 0; i < 3; ++i) all.push_back(begin(r));
+        const std::uint64_t own = r.comm.context().log.of(1).fingerprint,
+                            theirs = static_cast<std::uint64_t>(colls::collective::all_gather) << 60 | 5;
+        if (by_message)
+            r.collectives->listening->unexpected(1, {own, 0, 1}, {theirs, 0, 1}, 8, 8);
+        else
+            r.collectives->hear(1, {control_kind::board, 1, theirs, 1});
+        r.comm.set_timeout(std::chrono::seconds(60));
+        if (tells)
+            r.collectives->hear(1, {control_kind::told, 1, theirs, 0, "barrier|0|none|none|none|direct|blocking|"});
+        const std::string why = scripted_rank::error_of(all[0], true, errc::mismatch, 1);
+        if (tells) CHECK(says(why, "barrier"));
+        if (!tells) CHECK(says(why, "rank 1 called all_gather, this rank all_reduce"));
+    }
     {  // a message that comes instead of another
         scripted_rank r;
         auto o = begin(r);
