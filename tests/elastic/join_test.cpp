@@ -18,6 +18,8 @@
 #include <fstream>
 #include <numeric>
 #include <thread>
+#include <tuple>
+#include <utility>
 
 using namespace gathered;
 using colls::errc;
@@ -94,6 +96,13 @@ TEST_CASE("join: a wrong list is refused in words, before anything is sent", "[e
     colls::communicator comm = colls::join(e, "a", std::vector{own});
     check_group(comm, {0}, 0);
     CHECK(says(refusal_of(e, "a", {own}), "used that uuid before"));
+    try {
+        colls::join(e, "c", std::vector{own}, {.timeout = -0.5});
+        CHECK(false);
+    } catch (const colls::error& x) {
+        CHECK(x.code() == errc::invalid_argument);
+        CHECK(says(x.what(), "the timeout is -0.5 s"));
+    }
     int accepted = 0;
     colls::communicator again = colls::join(e, "b", std::vector{own}, {.accepted = [&] { ++accepted; }});
     check_group(again, {0}, 0);
@@ -112,6 +121,265 @@ TEST_CASE("join: a wrong list is refused in words, before anything is sent", "[e
     }
     waitpid(child, nullptr, 0);
     CHECK(*child_refused == 1);
+}
+
+TEST_CASE("join: a handle is read as it was written, at the ends of what its parts may be", "[elastic]") {
+    using namespace colls::detail;
+    using endpoints::handle;
+    handle h{0x0123456789abcdef, {}, 1, {}};
+    for (std::size_t i = 0; i < h.name.size(); ++i) h.name[i] = std::byte(16 * i + 15 - i);
+    for (const char* const host : {"10.0.0.3", "::1", "192.168.0.1", "fd00::2"})
+        h.at.push_back(numeric_address(host, 65535));
+    const std::string name = "0f1e2d3c4b5a69788796a5b4c3d2e1f0", whole = h.text();
+    CHECK(whole == "colls1/0123456789abcdef/" + name + "/1/65535/10.0.0.3,::1,192.168.0.1,fd00::2");
+    CHECK(h.place() == "process 1 at 10.0.0.3:65535");
+    CHECK(endpoints::name_in(whole) == name);
+    CHECK(endpoints::name_in("colls1/0123") == "");
+    const char* why = "";
+    const auto read = endpoints::parse_handle(whole, why);
+    REQUIRE(read);
+    CHECK(read->host == h.host);
+    CHECK(read->name == h.name);
+    CHECK(read->pid == 1);
+    CHECK(read->at == h.at);
+
+    const auto parses = [&](const std::string& host, const std::string& its_name, const std::string& pid,
+                            const std::string& port, const std::string& at) {
+        why = "";
+        const std::string text = "colls1/" + host + "/" + its_name + "/" + pid + "/" + port + "/" + at;
+        const bool is = endpoints::parse_handle(text, why).has_value();
+        if (!is) CHECK(says(why, "missing or wrong"));
+        return is;
+    };
+    const std::string host = "0123456789abcdef", at = "10.0.0.3";
+    CHECK(parses(host, name, "1", "1", at));
+    CHECK(parses("ffffffffffffffff", std::string(32, 'f'), "9223372036854775807", "65535", at));
+    CHECK(parses("0000000000000000", std::string(32, '0'), "1", "1", "255.255.255.255"));
+    for (const std::string& wrong : {host.substr(1), host + "0", std::string("0123456789ABCDEF"),
+             std::string("0x23456789abcdef"), std::string("0123456789abcdeg"), std::string()})
+        CHECK(!parses(wrong, name, "1", "1", at));
+    std::string other = name;
+    other[31] = 'g';
+    for (const std::string& wrong : {name.substr(1), name + "0", other, "F" + name.substr(1), std::string()})
+        CHECK(!parses(host, wrong, "1", "1", at));
+    for (const char* const wrong : {"0", "-1", "01", "+1", "1x", "", "9223372036854775808"})
+        CHECK(!parses(host, name, wrong, "1", at));
+    for (const char* const wrong : {"0", "-1", "01", "65536", "65537", "131072", "1x", "", "4294967297"})
+        CHECK(!parses(host, name, "1", wrong, at));
+    for (const char* const wrong : {"", "x", "10.0.0.3,", ",10.0.0.3", "10.0.0.3,,10.0.0.4", "10.0.0", "010.0.0.3",
+             "::0001", "::1,::2,::3,::4,::5", "10.0.0.3/1", "10.0.0.3 "})
+        CHECK(!parses(host, name, "1", "1", wrong));
+    const auto refused_as = [&](const std::string& text) {
+        why = "";
+        CHECK(!endpoints::parse_handle(text, why));
+        return why;
+    };
+    for (const char* const text : {"", "coll", "tcp://", "Colls1/"}) CHECK(says(refused_as(text), "is no handle"));
+    for (const std::string& text : {std::string("colls"), std::string("colls1"), "colls12" + whole.substr(6),
+             "colls2" + whole.substr(6), "colls1 " + whole.substr(6)})
+        CHECK(says(refused_as(text), "another version"));
+    CHECK(says(refused_as("colls1//"), "missing or wrong"));
+}
+
+TEST_CASE("join: a knock is of a position in a list, or of none", "[elastic]") {
+    using namespace colls::detail;
+    const auto parses = [](int position, int size) {
+        endpoints::knock k{.set = 5, .position = position, .size = size};
+        const auto read = rendezvous::parse<endpoints::knock>(rendezvous::encode(k));
+        if (read) CHECK((read->set == 5 && read->position == position && read->size == size));
+        return read.has_value();
+    };
+    // It travels as each version of the library reads it.
+    endpoints::knock whole{.set = 0x0807060504030201, .position = 5, .size = 6};
+    whole.once.fill(std::byte{1}), whole.to.fill(std::byte{2}), whole.group.fill(std::byte{3});
+    whole.list.fill(std::byte{4}), whole.own[0] = 'x', whole.proof.fill(std::byte{7});
+    const auto bytes = rendezvous::encode(whole);
+    const auto at = [&](std::size_t i) { return std::to_integer<int>(bytes[rendezvous::prefix_bytes + i]); };
+    for (const auto& [first, end, value] : {std::tuple{0, 16, 1}, {16, 32, 2}, {32, 48, 3}, {48, 80, 4}, {88, 89, 5},
+             {92, 93, 6}, {96, 97, 'x'}, {97, 351, 0}, {351, 383, 7}})
+        for (int i = first; i < end; ++i) CHECK(at(static_cast<std::size_t>(i)) == value);
+    for (std::size_t i = 0; i < 8; ++i) CHECK(at(80 + i) == static_cast<int>(i + 1));
+    for (const auto& [position, size] : {std::pair{0, 1}, {1, 2}, {0, 0}, {5, 0}}) CHECK(parses(position, size));
+    for (const auto& [position, size] : {std::pair{1, 1}, {2, 1}, {-1, 1}, {-1, 0}, {0, -1}, {-2, -1}})
+        CHECK(!parses(position, size));
+}
+
+TEST_CASE(
+    "join: what has become of each connection to an endpoint is known, and whether its process is gone", "[elastic]") {
+    using namespace colls::detail;
+    using endpoints::call_at;
+    const descriptor listening = listen_on_loopback();
+    const address here = local_address(listening.get());
+    descriptor other = listen_on_loopback();
+    const address nobody = local_address(other.get());
+    other.close();
+    const auto to = [](const std::vector<address>& at) { return endpoints::handle{1, {}, 7, at}; };
+    // Until it is over, or reached; `serve` is what the other side does.
+    const auto run = [](call_at& c, auto serve, auto until) {
+        for (const double end = seconds_now() + 30; !until() && seconds_now() < end; usleep(100)) {
+            serve();
+            expect(!c.step(), "nothing has answered");
+        }
+        CHECK(until());
+    };
+    const auto nothing = [] {};
+    {
+        call_at c(to({nobody}), {}, "");
+        run(c, nothing, [&] { return c.over(); });
+        CHECK(c.gone());
+        CHECK(c.refused());
+        CHECK(!c.reached());
+        CHECK(c.why() == text_of(nobody) + ": Connection refused");
+    }
+    {  // one that is stopped
+        call_at c(to({here, nobody}), {}, "");
+        CHECK(says(c.why(), text_of(here) + " does not answer, "));
+        CHECK(!c.reached());
+        run(c, nothing, [&] { return c.reached() && says(c.why(), "refused"); });
+        CHECK(!c.over());
+        CHECK(!c.gone());
+        CHECK(!c.refused());
+        CHECK(c.why() == text_of(here) + " accepts connections, " + text_of(nobody) + ": Connection refused");
+        static_cast<void>(accept_from(listening.get()));
+    }
+    // One that ends at once may be the process of the handle; one that says something else before it ends is not.
+    for (const std::string& said : {std::string(), std::string("SSH")}) {
+        call_at c(to({here, nobody}), {}, "");
+        run(
+            c,
+            [&] {
+                if (const descriptor guest = accept_from(listening.get()))
+                    send_all(guest.get(), said.data(), said.size(), seconds_now() + 5);
+            },
+            [&] { return c.over(); });
+        CHECK(c.gone());
+        CHECK(c.refused() == !said.empty());
+        CHECK(!c.reached());
+        CHECK(says(c.why(), said.empty() ? text_of(here) + ": " : "another program listens at " + text_of(here)));
+    }
+    {  // a network that is not there
+        call_at c(to({address::of_v4(0xffffffff, 9)}), {}, "");
+        run(c, nothing, [&] { return c.over(); });
+        CHECK(!c.gone());
+        CHECK(!c.refused());
+    }
+    // A later version, which says so first.
+    call_at c(to({nobody, here}), {}, "");
+    auto challenge = rendezvous::encode(rendezvous::challenge{.library = 3 << 20 | 7 << 10 | 1});
+    challenge[8] = std::byte{rendezvous::rendezvous_version + 1};
+    descriptor guest;
+    std::optional<rendezvous::reply> answer;
+    for (const double end = seconds_now() + 30; !answer && seconds_now() < end; usleep(100)) {
+        if (!guest && (guest = accept_from(listening.get())))
+            send_all(guest.get(), challenge.data(), challenge.size(), seconds_now() + 5);
+        answer = c.step();
+    }
+    REQUIRE(answer);
+    CHECK(rendezvous::code_of(*answer) == errc::mismatch);
+    CHECK(says(answer->text, "it uses colls 3.7.1 (rendezvous 5), but this process uses colls "));
+    CHECK(local_address(c.take().fd(), &getpeername) == here);
+}
+
+TEST_CASE("join: an endpoint answers those alone that it can mean, and keeps the others until they are answered",
+    "[elastic]") {
+    using namespace colls::detail;
+    using endpoints::call_at;
+    colls::endpoint e = colls::endpoint::open(), visitors = colls::endpoint::open();
+    colls::endpoint::state& own = e.opened();
+    const auto group = [](const char* uuid) { return endpoints::number_of_group(uuid); };
+    own.use(group("failed")), own.use(group("earlier")), own.use(group("now"));
+    own.last = group("failed"), own.last_end = "that was why";
+    own.joining = group("now");
+    const auto knock = [&](const char* uuid, int size) {
+        endpoints::knock k{.group = group(uuid), .size = size};
+        visitors.handle().copy(k.own, sizeof k.own - 1);
+        return k;
+    };
+    const auto answer_to = [&](const endpoints::knock& k) {
+        call_at c(own.own, k, "");
+        std::optional<rendezvous::reply> a;
+        const std::size_t before = own.visitors.size();
+        for (const double end = seconds_now() + 30; !a && !c.over() && seconds_now() < end; usleep(100)) {
+            own.serve();
+            a = c.step();
+            if (own.visitors.size() > before) return std::string("waits");
+        }
+        return a ? std::string(a->text) : "over: " + c.why();
+    };
+    CHECK(answer_to(knock("failed", 2)) == "its attempt with that uuid has ended: that was why");
+    CHECK(answer_to(knock("earlier", 2)) == "its attempt with that uuid has ended");
+    CHECK(answer_to(knock("now", 2)) == "waits");
+    own.serve();  // it has gone again
+    CHECK(own.visitors.empty());
+    CHECK(answer_to(knock("later", 2)) == "waits");
+    own.serve();
+    CHECK(answer_to(knock("earlier", 0)) == "waits");  // it wants to be admitted
+    own.serve();
+    endpoints::knock nobody = knock("later", 2);
+    nobody.own[0] = 'x';
+    CHECK(says(answer_to(nobody), "over: "));
+    CHECK(own.visitors.empty());
+
+    // Those that come late for a group are refused; those that want to be admitted wait on.
+    call_at late(own.own, knock("later", 2), ""), guest(own.own, knock("later", 0), "");
+    const double end = seconds_now() + 30;
+    while (own.visitors.size() < 2 && seconds_now() < end)
+        own.serve(), expect(!late.step() && !guest.step(), "no answer"), usleep(100);
+    own.refuse_late();
+    REQUIRE(own.visitors.size() == 1);
+    CHECK(own.visitors[0].said.size == 0);
+    std::optional<rendezvous::reply> a;
+    while (!(a = late.step()) && seconds_now() < end) usleep(100);
+    REQUIRE(a);
+    CHECK(std::string(a->text) == "that attempt has ended");
+    CHECK(!guest.step());
+
+    // The earlier half of many groups is forgotten.
+    own.used.clear();
+    const auto number = [](std::size_t i) {
+        rendezvous::nonce n{};
+        std::memcpy(n.data(), &i, sizeof i);
+        return n;
+    };
+    constexpr std::size_t most = colls::endpoint::state::most_used;
+    for (std::size_t i = 0; i < most; ++i) own.use(number(i));
+    CHECK(own.has_used(number(0)));
+    own.use(number(most));
+    CHECK(!own.has_used(number(most / 2 - 1)));
+    CHECK(own.has_used(number(most / 2)));
+    CHECK(own.has_used(number(most)));
+    CHECK(own.used.size() == most / 2 + 1);
+}
+
+TEST_CASE("join: an endpoint listens at the interface that is named, or at all", "[elastic]") {
+    using namespace colls::detail;
+    const auto places = [](const colls::endpoint& e) { return e.opened().own.at; };
+    for (const bool by_variable : {false, true}) {
+        const support::with_environment set("COLLS_INTERFACE", by_variable ? "lo" : "no_such_interface");
+        const colls::endpoint e = by_variable ? colls::endpoint::open() : colls::endpoint::open({"127.0.0.1"});
+        REQUIRE(places(e).size() == 1);
+        CHECK(host_text(places(e)[0]) == "127.0.0.1");
+        CHECK(places(e)[0].port() > 0);
+    }
+    try {
+        static_cast<void>(colls::endpoint::open({"no_such_interface"}));
+        CHECK(false);
+    } catch (const colls::error& x) {
+        CHECK(x.code() == errc::invalid_argument);
+    }
+    const colls::endpoint e = colls::endpoint::open();
+    const std::vector<address> at = places(e);
+    REQUIRE(!at.empty());
+    CHECK(at.size() <= endpoints::handle::most_addresses);
+    for (const address& a : at) {  // there it is reached
+        CHECK(a.family() == at[0].family());
+        CHECK((at.size() == 1 || !a.is_loopback()));
+        CHECK(a.port() == at[0].port());
+        const descriptor fd = start_connect(a);
+        REQUIRE(fd);
+        CHECK(wait_for(fd.get(), POLLOUT, seconds_now() + 5));
+        CHECK(connected(fd.get()).is == connection_state::yes);
+    }
 }
 
 TEST_CASE("join: a handle of a process that has ended is named at once, wherever it is in the list", "[elastic]") {
@@ -404,6 +672,144 @@ TEST_CASE(
             INFO(s.name << ": " << all.text(i));
             CHECK(all.of(i).code == 0);
         }
+    }
+}
+
+TEST_CASE("join: what the first process says, or does not say, is the error of one that waits", "[elastic]") {
+    using namespace colls::detail;
+    using rendezvous::verdict;
+    struct trial {
+        verdict what;
+        errc said;
+        int about;
+        errc code;
+        int peer;
+        const char* text;
+    };
+    // Where it is accepted it hears no more, and its deadline passes.
+    const trial trials[] = {{verdict::accepted, errc::timeout, 2, errc::timeout, 2, "position 2 of the list"},
+        {verdict::waiting, errc::timeout, 1, errc::timeout, 1, "has waited for it, like position 0 of the list"},
+        {verdict::accepted, errc::timeout, colls::none, errc::timeout, 0, "said no more within 0.2 s: is it stopped?"},
+        {verdict::accepted, errc::timeout, 0, errc::timeout, 0, "said no more within 0.2 s: is it stopped?"},
+        {verdict::accepted, errc::timeout, 3, errc::timeout, 0, "said no more within 0.2 s: is it stopped?"},
+        {verdict::version_skew, errc::timeout, colls::none, errc::mismatch, 0, "has refused this process: the words"},
+        {verdict::broken, errc::timeout, colls::none, errc::peer_failed, 0, "does not come: the words"},
+        {verdict::failed, errc::unsupported, 2, errc::unsupported, 2, "join 'a': the words"}};
+    for (const trial& t : trials) {
+        processes all(2, shapes[0], [&](process& p) {
+            const colls::endpoint third = colls::endpoint::open();
+            if (p.number == 0) {
+                colls::endpoint::state& e = p.own.opened();
+                while (e.visitors.empty()) e.serve(), usleep(200);
+                rendezvous::reply a = rendezvous::refusal(t.said, t.about, "the words");
+                a.what = t.what;
+                e.visitors[0].line.send(a, e.token);
+                return process::wait(p.all.step[0], 1);
+            }
+            try {
+                colls::join(p.own, "a", std::vector{p.handle(0), p.handle(1), third.handle()}, {.timeout = 0.2});
+                expect(false, "it has joined");
+            } catch (const colls::error& x) {
+                p.all.step[0] = 1;
+                expect(x.code() == t.code && x.peer() == t.peer && says(x.what(), t.text), x.what());
+            }
+        });
+        all.wait();
+        for (int i = 0; i < 2; ++i) {
+            INFO(static_cast<int>(t.what) << ", " << t.about << ": " << all.text(i));
+            CHECK(all.of(i).code == 0);
+        }
+    }
+}
+
+TEST_CASE("join: what one that does not come says at its endpoint is the error of the first process", "[elastic]") {
+    using namespace colls::detail;
+    using rendezvous::verdict;
+    struct trial {
+        verdict what;
+        errc said, code;
+        const char* text;
+    };
+    // Accepted: it has the list, and does not come.
+    const trial trials[] = {{verdict::accepted, errc::timeout, errc::timeout, "it was on its way"},
+        {verdict::broken, errc::timeout, errc::peer_failed, "position 1 of the list"},
+        {verdict::broken, errc::timeout, errc::peer_failed, "does not come: the words"},
+        {verdict::failed, errc::unsupported, errc::unsupported, "has refused: the words"}};
+    for (const trial& t : trials) {
+        processes all(2, shapes[0], [&](process& p) {
+            if (p.number == 1) {
+                colls::endpoint::state& e = p.own.opened();
+                for (int answered = 0; p.all.step[0].load() == 0; usleep(200)) {
+                    e.serve();
+                    for (endpoints::visitor& v : e.visitors) {
+                        if (std::exchange(v.said.size, 0) == 0) continue;  // has its answer
+                        expect(++answered == 1, "it has knocked again");
+                        rendezvous::reply a = rendezvous::refusal(t.said, 1, "the words");
+                        a.what = t.what;
+                        v.line.send(a, e.token);
+                    }
+                }
+                return;
+            }
+            try {
+                colls::join(p.own, "a", p.list({0, 1}), {.timeout = 0.4});
+                expect(false, "it has joined");
+            } catch (const colls::error& x) {
+                p.all.step[0] = 1;
+                expect(x.code() == t.code && x.peer() == 1 && says(x.what(), t.text), x.what());
+            }
+        });
+        all.wait();
+        for (int i = 0; i < 2; ++i) {
+            INFO(static_cast<int>(t.what) << ": " << all.text(i));
+            CHECK(all.of(i).code == 0);
+        }
+    }
+}
+
+TEST_CASE("join: one that has come hears for whom the first process waits, and no more while that is so", "[elastic]") {
+    processes all(2, shapes[0], [&](process& p) {
+        using namespace colls::detail;
+        using rendezvous::verdict;
+        const colls::endpoint third = colls::endpoint::open();
+        std::strncpy(p.all.handles[2 + p.number], third.handle().c_str(), 255);
+        p.meet(0, 2);
+        const std::vector<std::string> list = p.list({0, 1, 2});
+        if (p.number == 0) {
+            try {
+                colls::join(p.own, "a", list, {.timeout = 0.6});
+                expect(false, "it has joined");
+            } catch (const colls::error& x) {
+                expect(x.code() == errc::timeout && x.peer() == 2, x.what());
+            }
+            return process::wait(p.all.step[1], 1);
+        }
+        const endpoints::join_list l = endpoints::read_list(p.own.opened().own, "a", list);
+        endpoints::knock k{
+            .group = endpoints::number_of_group("a"), .list = l.in_order, .set = l.set, .position = 1, .size = 3};
+        p.handle(1).copy(k.own, sizeof k.own - 1);
+        const char* why = "";
+        endpoints::call_at call(*endpoints::parse_handle(p.handle(0), why), k, "");
+        const double until = seconds_now() + 30;
+        std::optional<rendezvous::reply> a;
+        while (!(a = call.step()) && seconds_now() < until) usleep(100);
+        expect(a && a->what == verdict::accepted && rendezvous::about_of(*a) == 2 && says(a->text, "position 2"),
+            a ? a->text : "no answer");
+        const peer_line line = call.take();
+        for (int waiting = 0; a->what != verdict::failed;) {
+            std::array<std::byte, rendezvous::reply::bytes> bytes;
+            expect(receive_all(line.fd(), bytes.data(), bytes.size(), until) == 0, "it has closed the connection");
+            a = rendezvous::parse<rendezvous::reply>(bytes);
+            expect(a && rendezvous::about_of(*a) == 2 && says(a->text, "position 2"), a ? a->text : "no reply");
+            if (a->what == verdict::waiting) expect(++waiting <= 1, "it says so again and again");
+        }
+        expect(rendezvous::code_of(*a) == errc::timeout && says(a->text, "has not come within 0.6 s"), a->text);
+        p.all.step[1] = 1;
+    });
+    all.wait();
+    for (int i = 0; i < 2; ++i) {
+        INFO(all.text(i));
+        CHECK(all.of(i).code == 0);
     }
 }
 

@@ -8,6 +8,8 @@
 
 #include <colls/elastic/detail/member.hpp>
 
+#include <sys/socket.h>
+
 #include <csignal>
 #include <filesystem>
 #include <numeric>
@@ -156,15 +158,132 @@ TEST_CASE("member: one that does not come is waited for as long as patience says
         }
         all.wait();
     }
+}
+
+TEST_CASE("member: options and lists that cannot be are refused in words", "[elastic]") {
+    const auto refusal = [](const colls::elastic::options& how, const std::vector<std::string>* handles = nullptr) {
+        colls::endpoint own = colls::endpoint::open();
+        const std::vector<std::string> alone{own.handle()};
+        try {
+            member(std::move(own), handles ? *handles : alone, how);
+        } catch (const colls::error& e) {
+            CHECK(e.code() == errc::invalid_argument);
+            return std::string(e.what());
+        }
+        return std::string();
+    };
+    for (const colls::elastic::options& how : {colls::elastic::options{.min = 0}, {.min = -1}, {.min = 3, .max = 2},
+             {.min = 1, .max = 0}, {.admission_timeout = 0}, {.admission_timeout = -1}, {.patience = -1}}) {
+        const std::string why = refusal(how);
+        CHECK(says(why, "1 <= min <= max is needed, an admission_timeout above 0, and a patience of 0 or more"));
+        CHECK(says(why, "min is " + std::to_string(how.min) + " and max is " + std::to_string(how.max)));
+    }
+    CHECK(refusal({.min = 1, .max = 1, .admission_timeout = 1e-3, .patience = 0}) == "");
+    const std::vector<std::string> none, wrong{"colls1/and so on", "x"};
+    CHECK(says(refusal({}, &none), "the list of handles is empty"));
+    CHECK(says(refusal({}, &wrong), "elastic: 'colls1/and so on' is a handle with a part that is missing or wrong"));
+
     colls::endpoint own = colls::endpoint::open();
     const std::vector<std::string> alone{own.handle()};
-    try {
-        member(std::move(own), alone, {.patience = -1});
-        CHECK(false);
-    } catch (const colls::error& e) {
-        CHECK(e.code() == errc::invalid_argument);
-        CHECK(says(e.what(), "patience of 0 or more"));
+    member m(std::move(own), alone), moved = std::move(m);
+    CHECK_THROWS_AS(m.epoch(), colls::error);
+    CHECK(moved.epoch() == 1);
+    CHECK(moved.came() == alone);
+    CHECK(moved.gone().empty());
+    CHECK(!moved.update(5));
+    CHECK(moved.done_by_all() == 5);
+    CHECK(moved.done_by_any() == 5);
+    moved.leave();
+    CHECK(moved.comm().size() == 0);
+}
+
+TEST_CASE("member: a newcomer hears why it is not admitted, and knocks no more where that was refused", "[elastic]") {
+    processes all(2, shapes[0], [&](process& p) {
+        using namespace colls::detail;
+        if (p.number == 0) {  // a door that refuses, in turn, with two codes
+            colls::endpoint::state& e = p.own.opened();
+            for (int refused = 0; p.all.step[0].load() == 0; usleep(200)) {
+                e.serve();
+                for (endpoints::visitor& v : std::exchange(e.visitors, {})) {
+                    const errc code = refused++ == 0 ? errc::peer_failed : errc::invalid_argument;
+                    v.line.send(rendezvous::refusal(code, colls::none, "not today"), e.token);
+                    expect(refused <= 2, "it has knocked again");
+                    p.all.step[1].fetch_add(1);
+                    process::wait(p.all.step[1], 2 * refused);  // it has read that
+                }
+            }
+            return;
+        }
+        for (const errc code : {errc::peer_failed, errc::invalid_argument}) {
+            try {
+                colls::elastic::member m(colls::endpoint::open(), p.list({0}), {.timeout = 25});
+                expect(false, "it was admitted");
+            } catch (const colls::error& x) {
+                const bool ended = code == errc::peer_failed;
+                expect(x.code() == code, x.what());
+                expect(says(x.what(), ended ? "none of the 1 members that are listed is there any more (not today)"
+                                            : "not admitted: not today"),
+                    x.what());
+            }
+            p.all.step[1].fetch_add(1);
+        }
+        p.all.step[0] = 1;
+    });
+    all.end_with_others();
+    all.wait();
+    for (int i = 0; i < 2; ++i) {
+        INFO(all.text(i));
+        CHECK(all.of(i).done == 1);
+        CHECK(all.of(i).code == 0);
     }
+}
+
+TEST_CASE("member: an invitation arrives as it was written, or not at all", "[elastic]") {
+    using namespace colls::detail;
+    using namespace endpoints;
+    const std::vector<std::string> handles{"a", std::string(handle::most_text, 'b'), "", "colls1/0/1"};
+    CHECK(decode_handles(encode_handles(handles)) == handles);
+    CHECK(decode_handles(encode_handles({std::string(handle::most_text + 10, 'c'), "d"})) ==
+          std::vector{std::string(handle::most_text, 'c'), std::string("d")});
+    CHECK(decode_handles(std::vector<std::byte>(handle_bytes, std::byte{'e'})) ==
+          std::vector{std::string(handle_bytes, 'e')});
+
+    const invitation sent{"epoch 7/123", 7, handles};
+    const auto arrives = [&](const char* token, auto change) {
+        int ends[2];
+        REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+        visitor v{{std::make_unique<own_socket>(descriptor(ends[0])), {}, {}, {}}, {}, {}};
+        peer_line at{std::make_unique<own_socket>(descriptor(ends[1])), {}, {}, {}};
+        v.line.host[0] = at.host[0] = std::byte{1}, v.line.guest[3] = at.guest[3] = std::byte{2};
+        CHECK(invite(v, sent, "a token"));
+        std::array<std::byte, rendezvous::reply::bytes> bytes;
+        REQUIRE(receive_all(at.fd(), bytes.data(), bytes.size(), seconds_now() + 5) == 0);
+        auto a = rendezvous::parse<rendezvous::reply>(bytes);
+        REQUIRE(a);
+        CHECK(same(a->proof, rendezvous::prove("a token", at.host, at.guest, bytes)));
+        change(*a, at);
+        v.line.socket.reset();
+        const auto i = read_invitation(*a, at, token, seconds_now() + 5);
+        if (i) CHECK((i->uuid == sent.uuid && i->epoch == 7 && i->handles == handles));
+        return i.has_value();
+    };
+    using reply = rendezvous::reply;
+    CHECK(arrives("a token", [](reply&, peer_line&) {}));
+    CHECK(!arrives("another", [](reply&, peer_line&) {}));
+    CHECK(!arrives("a token", [](reply& a, peer_line&) { a.what = rendezvous::verdict::accepted; }));
+    CHECK(!arrives("a token", [](reply& a, peer_line&) { a.size = 0; }));
+    CHECK(!arrives("a token", [](reply& a, peer_line&) { a.size = -1; }));
+    CHECK(!arrives("a token", [](reply& a, peer_line&) { ++a.size; }));
+    CHECK(!arrives("a token", [](reply& a, peer_line&) { --a.size; }));
+    CHECK(!arrives("a token", [](reply& a, peer_line&) { a.size = 0x7fffffff; }));
+    CHECK(!arrives("a token", [](reply&, peer_line& at) { at.host[0] = std::byte{2}; }));
+    CHECK(!arrives("a token", [](reply&, peer_line& at) { at.guest[3] = std::byte{3}; }));
+    // One that does not read, or has gone, keeps nobody waiting.
+    int ends[2];
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+    const visitor gone{{std::make_unique<own_socket>(descriptor(ends[0])), {}, {}, {}}, {}, {}};
+    close(ends[1]);
+    CHECK(!invite(gone, sent, "a token"));
 }
 
 TEST_CASE("member: min is waited for, max is not passed, and a stranger to all is told so", "[elastic]") {
@@ -196,7 +315,9 @@ TEST_CASE("member: min is waited for, max is not passed, and a stranger to all i
         while (p.all.step[2].load() == 0) {
             expect(step(p, m), "a step");
             p.all.step[0] = 1;
+            const std::uint64_t calls = m.comm().context().log.count;
             expect(!m.update(), "nothing has changed");
+            expect(m.comm().context().log.count == calls + 1, "a full group asks nobody who has knocked");
             int stop = p.all.step[1].load();
             colls::all_reduce(m.comm(), std::span(&stop, 1), colls::max);
             if (stop) break;
@@ -257,6 +378,37 @@ TEST_CASE("member: by a folder, one founds the group and others come; one histor
         }
         std::filesystem::remove_all(name);
     }
+}
+
+TEST_CASE("member: by a folder, members that live and do not admit a newcomer are not replaced", "[elastic]") {
+    std::string name = (std::filesystem::temp_directory_path() / "colls-elastic-XXXXXX").string();
+    REQUIRE(mkdtemp(name.data()) != nullptr);
+    processes all(2, shapes[0], [&](process& p) {
+        colls::elastic::folder door(name);
+        if (p.number == 0) {
+            member m(std::move(p.own), door, "job");
+            p.all.step[0] = 1;
+            process::wait(p.all.step[1], 1);  // it computes for long
+            expect(m.comm().size() == 1 && m.epoch() == 1, "it is the only member");
+            return;
+        }
+        process::wait(p.all.step[0], 1);
+        const std::string before = door.read("job");
+        try {
+            member m(std::move(p.own), door, "job", {.timeout = 0.3});
+            expect(false, "it was admitted, or has founded another group");
+        } catch (const colls::error& x) {
+            expect(x.code() == errc::timeout && says(x.what(), "not admitted within 0.3 s"), x.what());
+        }
+        expect(door.read("job") == before, "the list is that of the members");
+        p.all.step[1] = 1;
+    });
+    all.wait();
+    for (int i = 0; i < 2; ++i) {
+        INFO(all.text(i));
+        CHECK(all.of(i).code == 0);
+    }
+    std::filesystem::remove_all(name);
 }
 
 TEST_CASE("member: one that shrinks the group interrupts the others in an admission", "[elastic]") {

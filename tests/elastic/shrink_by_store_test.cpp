@@ -1,4 +1,4 @@
-// A shrink of which a store decides: elastic::shrink.
+// A shrink of which a store decides: elastic::shrink. The folder as a store.
 #include "catch.hpp"
 
 #include "support/every_transport.hpp"
@@ -6,8 +6,11 @@
 #include "support/says.hpp"
 
 #include <colls/colls.hpp>
+#include <colls/detail/support/descriptor.hpp>
 #include <colls/elastic.hpp>
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -16,6 +19,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <string>
 #include <thread>
@@ -180,4 +184,103 @@ TEST_CASE("elastic::shrink: a value that is no list is refused", "[shrink_by_sto
         }
     });
     CHECK(count.right == 1);
+}
+
+TEST_CASE("folder: a value is replaced by those alone that know it, whatever its bytes", "[shrink_by_store]") {
+    own_folder place;
+    colls::elastic::folder door(place.path);
+    std::string large(100'000, '\0');  // read in many parts
+    for (std::size_t i = 0; i < large.size(); ++i) large[i] = static_cast<char>(i * 7 + i / 256);
+    CHECK(door.read("a") == "");
+    CHECK(!door.compare_and_set("a", "x", "y"));
+    CHECK(door.read("a") == "");
+    CHECK(door.compare_and_set("a", "", "first"));
+    CHECK(door.read("a") == "first");
+    CHECK(!door.compare_and_set("a", "", "second"));
+    CHECK(!door.compare_and_set("a", "firs", "second"));
+    CHECK(!door.compare_and_set("a", "first ", "second"));
+    CHECK(door.read("a") == "first");
+    // What one that died has left of another value.
+    std::ofstream(place.path + "/a.next") << std::string(1000, 'z');
+    CHECK(door.compare_and_set("a", "first", large));
+    CHECK(door.read("a") == large);
+    CHECK(door.compare_and_set("a", large, large.substr(0, 4096)));
+    CHECK(door.read("a") == large.substr(0, 4096));
+    CHECK(door.compare_and_set("a", large.substr(0, 4096), ""));
+    CHECK(door.read("a") == "");
+    CHECK(door.compare_and_set("b/c/d", "", "below"));
+    CHECK(door.read("b/c/d") == "below");
+    CHECK(std::filesystem::exists(place.path + "/b_c_d"));
+    CHECK(colls::elastic::folder(place.path).read("b/c/d") == "below");
+}
+
+TEST_CASE("folder: as a store of bootstrap, what was set first stands, and one that is missing is waited for",
+    "[shrink_by_store]") {
+    own_folder place;
+    const with_environment patience("COLLS_TIMEOUT", "60");
+    colls::elastic::folder door(place.path);
+    door.set("a", "12345678", 8);
+    door.set("a", "abcdefgh", 8);
+    char value[10] = "xxxxxxxxx";
+    door.get("a", value, 8);
+    CHECK(std::string(value, 9) == "12345678x");
+    door.get("a", value, 3);
+    CHECK(std::string(value, 4) == "1234");
+    std::memset(value, 'x', 9);
+    door.get("a", value, 9);  // no more than there is
+    CHECK(std::string(value, 9) == "12345678x");
+    std::thread later([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(30));
+        colls::elastic::folder(place.path).set("b", "late", 4);
+    });
+    door.get("b", value, 4);
+    later.join();
+    CHECK(std::string(value, 4) == "late");
+    const with_environment impatient("COLLS_TIMEOUT", "0.1");
+    try {
+        door.get("c", value, 4);
+        CHECK(false);
+    } catch (const colls::error& x) {
+        CHECK(x.code() == colls::errc::timeout);
+        CHECK(says(x.what(), "the store has no value of c"));
+    }
+}
+
+TEST_CASE(
+    "folder: one that cannot be used, or is locked by a process that is stopped, is an error", "[shrink_by_store]") {
+    own_folder place;
+    const auto refusal = [](auto f, colls::errc code) -> std::string {
+        try {
+            f();
+        } catch (const colls::error& x) {
+            CHECK(x.code() == code);
+            return x.what();
+        }
+        return "none";
+    };
+    using colls::errc;
+    colls::elastic::folder none(place.path + "/none"), door(place.path);
+    CHECK(none.read("a") == "");
+    CHECK(says(refusal([&] { none.compare_and_set("a", "", "x"); }, errc::unsupported), "/none/a.lock: No such file"));
+    for (const char* const name : {"b", "c.next", "d.lock"}) std::filesystem::create_directory(place.path + "/" + name);
+    CHECK(says(
+        refusal([&] { static_cast<void>(door.read("b")); }, errc::unsupported), "cannot read " + place.path + "/b"));
+    CHECK(says(refusal([&] { door.compare_and_set("c", "", "x"); }, errc::unsupported),
+        "cannot write " + place.path + "/c.next"));
+    CHECK(says(refusal([&] { door.compare_and_set("d", "", "x"); }, errc::unsupported),
+        "cannot write " + place.path + "/d.lock"));
+    const colls::detail::descriptor lock(open((place.path + "/e.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    REQUIRE(flock(lock.get(), LOCK_EX) == 0);
+    {
+        const with_environment impatient("COLLS_TIMEOUT", "0.1");
+        CHECK(says(refusal([&] { door.compare_and_set("e", "", "x"); }, errc::timeout), "e.lock: is it stopped?"));
+    }
+    const with_environment patience("COLLS_TIMEOUT", "60");
+    std::thread later([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(30));
+        flock(lock.get(), LOCK_UN);
+    });
+    CHECK(door.compare_and_set("e", "", "x"));
+    later.join();
+    CHECK(door.read("e") == "x");
 }

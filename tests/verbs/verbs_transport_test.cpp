@@ -2,10 +2,11 @@
 #include "catch.hpp"
 
 #include "support/message_transports.hpp"
+#include "support/says.hpp"
+#include "support/verbs_dry_run.hpp"
 
 #include <colls/net/detail/connection/tcp_transport.hpp>
 #include <colls/verbs/detail/verbs_transport.hpp>
-#include "support/verbs_dry_run.hpp"
 
 #include <atomic>
 #include <functional>
@@ -363,6 +364,48 @@ TEST_CASE("memory_registry: an idle range is used again for what takes half of i
     std::byte* const third = registry.take(half - 100'000);
     CHECK(third != first);
     registry.give(third, half - 100'000);
+}
+
+TEST_CASE("memory_registry: what is cut from slabs, rounded to pages, and kept idle", "[verbs_transport]") {
+    const auto net = std::make_shared<dry_network>();
+    constexpr std::size_t most_cut = 256 << 10, page = 4096, large = 32 << 20;
+    {
+        rdma::memory_registry registry(net->device(0));
+        std::byte* const smallest = registry.take(0);
+        registry.give(smallest, 0);
+        CHECK(registry.take(256) == smallest);
+        registry.give(smallest, 256);
+        CHECK(registry.take(257) != smallest);
+        const std::size_t before = net->regions();
+        std::byte* const cut = registry.take(most_cut);
+        CHECK(registry.find(cut, most_cut).bytes == most_cut);
+        registry.give(cut, most_cut);
+        CHECK(registry.take(most_cut) == cut);
+        CHECK(net->regions() == before + 2);
+        for (const std::size_t bytes : {most_cut + 1, most_cut + page - 1, most_cut + page}) {
+            std::byte* const own = registry.take(bytes);
+            CHECK(registry.find(own, bytes).bytes == most_cut + page);
+            CHECK(registry.find(own, most_cut + page + 1).bytes == 0);
+        }
+        CHECK_THROWS_AS(registry.take(~std::size_t{0}), std::bad_alloc);
+        CHECK_THROWS_AS(registry.take(~std::size_t{0} - page + 2), std::bad_alloc);
+        std::byte of_others[1];
+        registry.give(of_others, large);  // is none of its ranges
+        // 64 MB are kept, two ranges, also after one of them has been used again.
+        std::byte* all[3];
+        for (std::byte*& at : all) at = registry.take(large);
+        const std::size_t taken = net->regions();
+        registry.give(all[0], large), registry.give(all[1], large);
+        CHECK(net->regions() == taken);
+        CHECK(registry.take(large) == all[0]);
+        registry.give(all[0], large);
+        CHECK(net->regions() == taken);
+        registry.give(all[2], large);
+        CHECK(net->regions() == taken - 2);
+        CHECK(registry.find(all[2], 1).bytes == 0);
+        CHECK(registry.find(all[1], large).bytes == large);
+    }
+    CHECK(net->regions() == 0);
 }
 
 TEST_CASE("memory_registry: the pool's memory is registered, and used again; ranges may overlap", "[verbs_transport]") {
@@ -772,4 +815,572 @@ TEST_CASE("verbs: a malformed greeting, or one of another version or shape, is r
         CHECK(e.count("failed") == (turn == 0 ? 0 : 1));
         w.abandon();
     }
+}
+
+namespace {
+
+/// A transport, rank 0, and the other side of its connection, rank 1, which writes what a test says.
+struct scripted_peer {
+    explicit scripted_peer(const verbs_shape& s, message_transport::listener* listening = nullptr) : shape(s) {
+        auto c = std::make_unique<scripted_control>();
+        control = c.get();
+        transport = std::make_unique<verbs_transport>(std::move(c), here, 0, 2, shape);
+        transport->linger = 0.01;
+        transport->listening = listening ? listening : &heard;
+        using rdma::wiring;
+        if (!queue.open()) throw std::runtime_error(queue.why());
+        say(wiring::greeting, rdma::encode(queue.greet()).text);
+        queue.accept(control->texts.at(0).c_str());
+        say(wiring::ready, "");
+        queue.confirm();
+        net->clear_log();
+    }
+    ~scripted_peer() { transport->abandon(); }
+
+    static message_label label(std::uint64_t i = 0) { return label_of(1, 0, i); }
+    static rdma::message_header header(std::uint64_t number, std::uint64_t bytes, std::size_t entries) {
+        return header(label(number), number, bytes, entries);
+    }
+    static rdma::message_header header(
+        const message_label& l, std::uint64_t number, std::uint64_t bytes, std::size_t entries) {
+        return {l.fingerprint, l.sequence, number, bytes, l.part, static_cast<std::uint32_t>(entries), {}};
+    }
+    // What it writes, and with which immediate.
+    void slot(const rdma::message_header& h, std::uint64_t count, std::uint32_t with = 0) {
+        const std::size_t at = own.layout.slot_at(queue.slots_written());
+        std::memcpy(queue.outbound(at), &h, sizeof h);
+        std::memset(queue.outbound(at + sizeof h), 7, shape.slot_bytes);
+        write(at, sizeof h + shape.slot_bytes, rdma::write_kind::slot, count, with);
+        queue.slot_written();
+    }
+    void slot(const rdma::message_header& h) { slot(h, queue.slots_written()); }
+    void notice(const rdma::placement_notice& n, std::uint64_t count) {
+        const std::size_t at = own.layout.notice_at(queue.notices_written());
+        std::memcpy(queue.outbound(at), &n, sizeof n);
+        write(at, sizeof n, rdma::write_kind::notice, count, 0);
+        queue.notice_written();
+    }
+    void notice(const rdma::placement_notice& n) { notice(n, queue.notices_written()); }
+    void direct(std::uint64_t count, std::uint32_t with = 0) { write(0, 0, rdma::write_kind::direct, count, with); }
+    void unknown() { write(0, 0, static_cast<rdma::write_kind>(3), 0, 0); }
+    static rdma::placement_notice notice_of(rdma::notice_kind kind, const rdma::message_header& what) {
+        rdma::placement_notice n{};
+        n.what = what, n.kind = kind;
+        return n;
+    }
+    /// What the transport has written there.
+    rdma::placement_notice notice_from_transport(std::uint64_t i) const {
+        rdma::placement_notice n{};
+        std::memcpy(static_cast<void*>(&n), queue.inbound(own.layout.notice_at(i)), sizeof n);
+        return n;
+    }
+    /// Memory of the transport's side; where messages are to land, or to go from.
+    std::byte* memory(std::size_t bytes, bool known = false) {
+        data.push_back(std::make_unique<std::byte[]>(bytes));
+        if (known) here->add(data.back().get(), bytes);
+        return data.back().get();
+    }
+    void receive(std::uint64_t i, std::size_t bytes, bool known = false) {
+        const piece p{memory(bytes, known), bytes};
+        transport->receive(1, label(i), &p, 1);
+    }
+    void progress() {
+        for (int i = 0; i < 4; ++i) transport->progress();
+    }
+    bool refused() const { return heard.count("failed 1") == 1 && heard.reasons.back() == rdma::protocol_violation; }
+    /// The transport's requests, by what they announce.
+    int written(rdma::write_kind what) const {
+        int n = 0;
+        for (const auto& e : net->log())
+            n += e.from == 0 && e.what.announces && rdma::kind_of(e.what.immediate) == what;
+        return n;
+    }
+    int counters_written() const {
+        int n = 0;
+        for (const auto& e : net->log()) n += e.from == 0 && !e.what.announces;
+        return n;
+    }
+
+    const verbs_shape shape;
+    const std::shared_ptr<dry_network> net = std::make_shared<dry_network>();
+    const std::shared_ptr<rdma::memory_registry> here = std::make_shared<rdma::memory_registry>(net->device(0)),
+                                                 there = std::make_shared<rdma::memory_registry>(net->device(1));
+    message_transport::listener* nobody = nullptr;
+    rdma::rank_resources own{there, shape, nobody};
+    rdma::connection queue{own};
+    std::vector<std::unique_ptr<std::byte[]>> data;
+    ear heard;
+    scripted_control* control;
+    std::unique_ptr<verbs_transport> transport;
+
+private:
+    void say(rdma::wiring step, const char* text) {
+        control->listening->heard(1, {control_kind::wiring, static_cast<std::uint64_t>(step), 0, 0, text});
+    }
+    void write(std::size_t at, std::size_t bytes, rdma::write_kind what, std::uint64_t count, std::uint32_t with) {
+        rdma::write_request& r = queue.add(at, what, count, false);
+        r.immediate |= with;
+        if (bytes > 0) queue.add_piece(r, queue.outbound(at), static_cast<std::uint32_t>(bytes), queue.local_key());
+        queue.post(false);
+    }
+};
+
+}  // namespace
+
+TEST_CASE("verbs: what a peer writes is taken where it follows the protocol, and else fails the connection",
+    "[verbs_transport]") {
+    using rdma::notice_kind;
+    const verbs_shape shape{.slots = 4, .slot_bytes = 64, .notices = 4};
+    using peer = scripted_peer;
+    const auto h = [](std::uint64_t number, std::uint64_t bytes, std::size_t entries) {
+        return peer::header(number, bytes, entries);
+    };
+    // How many messages arrive of receives of these sizes; where the connection fails, -1 less as many. The peer hears
+    // where larger ones may land, unless `late`: then it writes before.
+    const auto arrive = [&](const std::vector<std::size_t>& sizes, auto writes, bool late = false) {
+        peer p(shape);
+        for (std::size_t i = 0; i < sizes.size(); ++i) p.receive(i, sizes[i], true);
+        if (!late) p.transport->flush();
+        writes(p);
+        p.progress();
+        const int arrived = static_cast<int>(p.transport->received(1));
+        if (!p.refused()) CHECK(p.heard.text() == "");
+        return p.refused() ? -1 - arrived : arrived;
+    };
+    // Slots.
+    CHECK(arrive({8}, [&](peer& p) { p.slot(h(0, 8, 8)); }) == 1);
+    CHECK(arrive({0}, [&](peer& p) { p.slot(h(0, 0, 0)); }) == 1);
+    CHECK(arrive({64, 8}, [&](peer& p) { p.slot(h(0, 64, 64)), p.slot(h(1, 8, 8)); }) == 2);
+    CHECK(arrive({72}, [&](peer& p) { p.slot(h(0, 72, 64)); }) == 0);
+    CHECK(arrive({72}, [&](peer& p) { p.slot(h(0, 72, 64)), p.slot(h(0, 72, 8)); }) == 1);
+    CHECK(arrive({72}, [&](peer& p) { p.slot(h(0, 72, 64)), p.slot(h(0, 72, 9)); }) == -1);
+    CHECK(arrive({600}, [&](peer& p) { p.slot(h(0, 600, 65)); }) == -1);
+    CHECK(arrive({8}, [&](peer& p) { p.slot(h(0, 8, 9)); }) == -1);
+    CHECK(arrive({8}, [&](peer& p) { p.slot(h(0, 8, 8), 1); }) == -1);
+    CHECK(arrive({8}, [&](peer& p) { p.slot(h(1, 8, 8)); }) == -1);
+    CHECK(arrive({8}, [&](peer& p) { p.slot(h(1, 8, 8)), p.slot(h(0, 8, 8)); }) == -1);  // nor what follows it
+    for (const int slots : {4, 5})
+        CHECK(arrive({}, [&](peer& p) {
+            for (int i = 0; i < slots; ++i) p.slot(h(static_cast<std::uint64_t>(i), 8, 8));
+        }) == (slots == 4 ? 0 : -1));
+    // Straight to the place.
+    CHECK(arrive({600}, [&](peer& p) { p.direct(0); }) == 1);
+    CHECK(arrive({8, 600}, [&](peer& p) { p.slot(h(0, 8, 8)), p.direct(1); }) == 2);
+    CHECK(arrive({600}, [&](peer& p) { p.direct(1); }) == -1);
+    CHECK(arrive({}, [&](peer& p) { p.direct(0); }) == -1);
+    CHECK(arrive({8}, [&](peer& p) { p.direct(0); }) == -1);
+    CHECK(arrive({600}, [&](peer& p) { p.direct(0); }, true) == -1);
+    CHECK(arrive({600}, [&](peer& p) { p.slot(h(0, 600, 64)), p.direct(0); }) == -1);
+    // Notices.
+    for (const std::size_t places : {std::size_t{16}, std::size_t{17}})
+        CHECK(arrive({8}, [&](peer& p) {
+            p.notice(peer::notice_of(notice_kind::direct, h(0, 200, places)));
+            if (places == 16) p.slot(h(0, 8, 8));
+        }) == (places == 16 ? 1 : -1));
+    CHECK(arrive({8}, [&](peer& p) { p.notice(peer::notice_of(notice_kind::offer, h(0, 8, 0)), 1); }) == -1);
+    CHECK(arrive({8}, [&](peer& p) {
+        for (std::uint64_t i = 0; i < 4; ++i) p.notice(peer::notice_of(notice_kind::by_slots, h(i, 200, 0)));
+        p.slot(h(0, 8, 8));
+    }) == 1);
+    CHECK(arrive({8}, [&](peer& p) { p.unknown(); }) == -1);
+}
+
+TEST_CASE(
+    "verbs: a message or an offer with another label is reported once, when it is the next one", "[verbs_transport]") {
+    using rdma::notice_kind;
+    using peer = scripted_peer;
+    const verbs_shape shape{.slots = 4, .slot_bytes = 64, .notices = 4};
+    const auto offer = [](const message_label& l, std::uint64_t number, std::uint64_t bytes) {
+        return peer::notice_of(notice_kind::offer, peer::header(l, number, bytes, 0));
+    };
+    const message_label other = label_of(1, 0, 77);
+    {  // in a slot; what follows is thrown away, and the peer is told so
+        peer p(shape);
+        p.receive(0, 8), p.receive(1, 600, true), p.receive(2, 8);
+        p.transport->flush();
+        p.slot(peer::header(other, 0, 12, 12));
+        p.slot(peer::header(1, 8, 8));
+        p.direct(1);
+        p.progress();
+        CHECK(p.heard.text() == "unexpected from 1; ");
+        CHECK(p.heard.labels == std::vector{peer::label(0), other});
+        CHECK(p.heard.sizes == std::vector<std::size_t>{8, 12});
+        CHECK(p.transport->received(1) == 0);
+        CHECK(p.notice_from_transport(1).kind == notice_kind::discard);
+        for (std::uint64_t i = 2; i < 20; ++i) p.slot(peer::header(i, 8, 8)), p.progress();  // its credits return
+        CHECK(p.heard.count("") == 1);
+    }
+    for (const bool by_size : {false, true}) {  // offered, and the next one already
+        peer p(shape);
+        p.receive(0, 100);
+        p.notice(offer(by_size ? peer::label(0) : other, 0, by_size ? 101 : 100));
+        p.progress();
+        CHECK(p.heard.text() == "unexpected from 1; ");
+    }
+    {  // offered, and right
+        peer p(shape);
+        p.receive(0, 100);
+        p.notice(offer(peer::label(0), 0, 100));
+        p.progress();
+        p.notice(offer(other, 0, 100));  // it would have been compared now
+        p.slot(peer::header(0, 100, 64)), p.slot(peer::header(0, 100, 36));
+        p.transport->progress();
+        CHECK(p.transport->received(1) + static_cast<std::uint64_t>(p.heard.count("unexpected")) == 1);
+    }
+    {  // offered before its receive, and before the message that precedes it
+        peer p(shape);
+        p.notice(offer(other, 1, 100));
+        p.progress();
+        p.receive(0, 8);
+        p.progress();
+        p.receive(1, 100);
+        p.progress();
+        CHECK(p.heard.text() == "");
+        p.slot(peer::header(0, 8, 8));
+        p.progress();
+        CHECK(p.transport->received(1) == 1);
+        CHECK(p.heard.text() == "unexpected from 1; ");
+        CHECK(p.heard.labels == std::vector{peer::label(1), other});
+    }
+    {  // offered late: it has arrived
+        peer p(shape);
+        p.receive(0, 8), p.receive(1, 8);
+        p.slot(peer::header(0, 8, 8));
+        p.progress();
+        p.notice(offer(other, 0, 100));
+        p.slot(peer::header(1, 8, 8));
+        p.progress();
+        CHECK(p.transport->received(1) == 2);
+        CHECK(p.heard.text() == "");
+    }
+    {  // a listener that gives the group up
+        struct abandons final : message_transport::listener {
+            verbs_transport* transport = nullptr;
+            int told = 0;
+            void heard(int, const control_message&) override { ++told; }
+            void lost(int, const char*) override { ++told; }
+            void unexpected(int, const message_label&, const message_label&, std::size_t, std::size_t) override {
+                ++told;
+                transport->abandon();
+            }
+        } listening;
+        for (const bool by_slot : {false, true}) {
+            listening.told = 0;
+            peer p(shape, &listening);
+            listening.transport = p.transport.get();
+            p.receive(0, 100), p.receive(1, 600, true);
+            p.transport->flush();
+            if (by_slot)
+                p.slot(peer::header(other, 0, 8, 8)), p.slot(peer::header(1, 8, 8)), p.direct(1);
+            else
+                p.notice(offer(other, 0, 100)), p.slot(peer::header(0, 8, 8)), p.direct(0);
+            p.progress();
+            CHECK(listening.told == 1);
+            CHECK(p.transport->queue_pairs() == 0);
+            CHECK(p.transport->received(1) == 0);
+        }
+    }
+}
+
+TEST_CASE("verbs: the peer hears where a message above a slot may land, if its pieces are few and large and registered",
+    "[verbs_transport]") {
+    using rdma::notice_kind;
+    const verbs_shape shape{.slots = 4, .slot_bytes = 1024, .notices = 4};
+    struct form {
+        std::vector<std::size_t> pieces;
+        bool known;
+        int notices;  ///< 0: none is written
+        std::size_t places;
+    };
+    const std::vector<std::size_t> most(16, 512), more(17, 512);
+    std::vector<std::size_t> with_empty = most;
+    with_empty.insert(with_empty.begin() + 5, 0);
+    std::vector<std::size_t> with_short = most;
+    with_short[15] = 511;
+    for (const form& f : {form{{1024}, true, 0, 0}, form{{1025}, true, 1, 1}, form{{1025}, false, 1, 0},
+             form{{512, 512}, true, 0, 0}, form{{512, 513}, true, 1, 2}, form{{1025, 511}, true, 1, 0},
+             form{most, true, 1, 16}, form{more, true, 1, 0}, form{with_empty, true, 1, 16},
+             form{with_short, true, 1, 0}, form{{}, true, 0, 0}}) {
+        scripted_peer p(shape);
+        std::size_t bytes = 0;
+        std::vector<piece> pieces;
+        for (const std::size_t b : f.pieces) pieces.push_back({p.memory(b, f.known && b > 0), b}), bytes += b;
+        p.transport->receive(1, p.label(), pieces.data(), static_cast<int>(pieces.size()));
+        p.progress();
+        INFO(bytes << " bytes in " << f.pieces.size() << " pieces");
+        CHECK(p.written(rdma::write_kind::notice) == f.notices);
+        if (f.notices == 0) continue;
+        const rdma::placement_notice n = p.notice_from_transport(0);
+        CHECK(n.kind == (f.places > 0 ? notice_kind::direct : notice_kind::by_slots));
+        CHECK(n.what.label() == p.label());
+        CHECK(n.what.number == 0);
+        CHECK(n.what.bytes == bytes);
+        REQUIRE(n.what.entries == f.places);
+        std::erase_if(pieces, [](const piece& x) { return x.bytes == 0; });
+        for (std::size_t i = 0; i < f.places; ++i) {
+            CHECK(n.places[i].at == reinterpret_cast<std::uintptr_t>(pieces[i].data));
+            CHECK(n.places[i].bytes == pieces[i].bytes);
+            CHECK(n.places[i].key == p.here->find(pieces[i].data, pieces[i].bytes).remote);
+        }
+    }
+    // As many places as there are notices, until the messages arrive; none of a message that has come by slots.
+    scripted_peer p(shape);
+    for (std::uint64_t i = 0; i < 6; ++i) p.receive(i, 2000, true);
+    p.slot(p.header(0, 2000, 1024));
+    p.progress();
+    const std::size_t before = p.net->log().size();
+    CHECK(p.written(rdma::write_kind::notice) == 4);
+    for (std::uint64_t i = 0; i < 4; ++i) CHECK(p.notice_from_transport(i).what.number == 1 + i);
+    p.slot(p.header(0, 2000, 976));
+    p.direct(1);
+    p.progress();
+    CHECK(p.transport->received(1) == 2);
+    CHECK(p.net->log().size() == before + 2);  // the peer's: it has taken none of the notices
+    p.queue.taken.notices = 4;
+    rdma::placement_notice taken = p.notice_of(notice_kind::by_slots, p.header(0, 8, 0));
+    taken.what.returned = {0, 4, 0};
+    p.notice(taken);
+    p.progress();
+    CHECK(p.notice_from_transport(0).what.number == 5);
+    CHECK(p.written(rdma::write_kind::notice) == 5);
+}
+
+TEST_CASE("verbs: a message goes through slots, or waits for its place and goes there", "[verbs_transport]") {
+    using rdma::notice_kind;
+    using rdma::write_kind;
+    const verbs_shape shape{.slots = 16, .slot_bytes = 1024, .notices = 4, .offer_after = 1e-4};
+    struct form {
+        std::vector<std::size_t> pieces;
+        bool known, waits;
+    };
+    const std::vector<std::size_t> enough(8, 512);
+    std::vector<std::size_t> less = enough;
+    less[3] = 511;
+    const message_label own = label_of(0, 1, 0);
+    const form forms[] = {{{1024}, true, false}, {{1025}, true, true}, {{1025}, false, false},
+        {{0, 2000, 0}, true, true}, {enough, true, true}, {less, true, false},
+        {{4089, 1, 1, 1, 1, 1, 1, 1}, true, true}, {{4088, 1, 1, 1, 1, 1, 1, 1}, true, false}, {{}, true, false}};
+    for (const form& f : forms)
+        for (const std::string how : {"named", "named before", "by slots", "other label", "other size"}) {
+            scripted_peer p(shape);
+            std::size_t bytes = 0;
+            std::vector<piece> pieces;
+            for (const std::size_t b : f.pieces) {
+                pieces.push_back({p.memory(b, f.known && b > 0), b});
+                for (std::size_t i = 0; i < b; ++i) pieces.back().data[i] = static_cast<std::byte>((bytes + i) * 7 / 3);
+                bytes += b;
+            }
+            INFO(bytes << " bytes in " << f.pieces.size() << " pieces, " << (f.known ? "" : "not ") << "registered, "
+                       << how);
+            const auto right = [&](const std::byte* at, std::size_t first, std::size_t n) {
+                for (std::size_t i = 0; i < n; ++i)
+                    if (at[i] != static_cast<std::byte>((first + i) * 7 / 3)) return false;
+                return true;
+            };
+            const int slots = bytes == 0 ? 1 : static_cast<int>((bytes + 1023) / 1024);
+            const auto check_slots = [&] {
+                CHECK(p.written(write_kind::direct) == 0);
+                REQUIRE(p.written(write_kind::slot) == slots);
+                for (std::size_t i = 0, done = 0; i < static_cast<std::size_t>(slots); ++i) {
+                    const std::byte* const at = p.queue.inbound(p.own.layout.slot_at(i));
+                    rdma::message_header h;
+                    std::memcpy(&h, at, sizeof h);
+                    CHECK(h.label() == own);
+                    CHECK(h.number == 0);
+                    CHECK(h.bytes == bytes);
+                    REQUIRE(h.entries == std::min<std::size_t>(bytes - done, 1024));
+                    CHECK(right(at + sizeof h, done, h.entries));
+                    done += h.entries;
+                }
+            };
+            // Two places, of which the first is behind the second.
+            std::vector<std::byte> to(bytes + 1, std::byte{0xee});
+            const std::size_t first = bytes / 3;
+            const rdma::region known = p.there->add(to.data(), to.size());
+            rdma::placement_notice n = p.notice_of(how == "by slots" ? notice_kind::by_slots : notice_kind::direct,
+                p.header(how == "other label" ? label_of(0, 1, 9) : own, 0, bytes + (how == "other size"), 2));
+            n.places[0] = {reinterpret_cast<std::uintptr_t>(to.data() + bytes - first), first, known.remote, 0};
+            n.places[1] = {reinterpret_cast<std::uintptr_t>(to.data()), bytes - first, known.remote, 0};
+            if (how == "named before") p.notice(n), p.progress();
+            p.transport->send(1, own, pieces.data(), static_cast<int>(pieces.size()));
+            p.transport->flush();
+            if (!f.waits) {
+                check_slots();
+                CHECK(p.written(write_kind::notice) == 0);
+                continue;
+            }
+            CHECK(p.written(write_kind::slot) == 0);
+            CHECK(p.written(write_kind::direct) == (how == "named before"));
+            if (how != "named before") {
+                // After a moment the peer hears what it is, once.
+                CHECK(until(*p.transport, [&] { return p.written(write_kind::notice) > 0; }));
+                idle(*p.transport, 1e-3);
+                const rdma::placement_notice offered = p.notice_from_transport(0);
+                CHECK(offered.kind == notice_kind::offer);
+                CHECK(offered.what.label() == own);
+                CHECK(offered.what.number == 0);
+                CHECK(offered.what.bytes == bytes);
+                CHECK(offered.what.entries == 0);
+                p.notice(n);
+                p.progress();
+            }
+            CHECK(p.written(write_kind::notice) == (how != "named before"));
+            if (says(how, "named")) {
+                CHECK(p.written(write_kind::slot) == 0);
+                CHECK(p.written(write_kind::direct) == 1);
+                CHECK(right(to.data() + bytes - first, 0, first));
+                CHECK(right(to.data(), first, bytes - first));
+                CHECK(to.back() == std::byte{0xee});
+            } else {
+                check_slots();
+            }
+            CHECK(until(*p.transport, [&] { return p.transport->sent(1) == 1; }));
+            CHECK(p.heard.text() == "");
+        }
+}
+
+TEST_CASE("verbs: the last message of an operation is signalled where the device reads it from a caller's memory",
+    "[verbs_transport]") {
+    // Nothing is signalled because time has passed.
+    const verbs_shape shape{.signal_after = 1e6};
+    for (const std::size_t bytes : {std::size_t{8}, std::size_t{1000}})  // inlined, and read
+        for (const bool before : {false, true}) {
+            INFO(bytes << " bytes, completion requested " << (before ? "before" : "after") << " they were written");
+            scripted_peer p(shape);
+            const piece out{p.memory(bytes, true), bytes};
+            const auto signalled = [&] {
+                std::vector<bool> all;
+                for (const auto& e : p.net->log()) all.push_back(e.what.signalled);
+                return all;
+            };
+            for (std::uint64_t i = 0; i < 3; ++i) p.transport->send(1, label_of(0, 1, i), &out, 1);
+            if (before) p.transport->request_completion(1);
+            p.transport->flush();
+            const bool reads = bytes == 1000;
+            CHECK(signalled() == std::vector{false, false, before && reads});
+            if (!before) p.transport->request_completion(1);
+            p.transport->flush();
+            std::vector<bool> all{false, false, before && reads};
+            if (!before && reads) all.push_back(true);  // the counters
+            CHECK(signalled() == all);
+            p.progress();
+            CHECK(signalled() == all);
+            CHECK(p.transport->sent(1) == 3);
+            p.transport->request_completion(1);  // it is known already
+            p.transport->flush();
+            CHECK(signalled() == all);
+        }
+    // Half of the queue's 256 places are used without a signal.
+    scripted_peer p({.slots = 512, .slot_bytes = 64, .signal_after = 1e6});
+    const piece out{p.memory(8), 8};
+    for (std::uint64_t i = 0; i < 300; ++i) p.transport->send(1, label_of(0, 1, i), &out, 1), p.transport->progress();
+    std::vector<std::uint64_t> signalled;
+    for (const auto& e : p.net->log())
+        if (e.what.signalled) signalled.push_back(e.what.id);
+    CHECK(signalled == std::vector<std::uint64_t>{127, 255});
+    CHECK(p.transport->offloads());
+}
+
+TEST_CASE("verbs: what a peer throws away counts as sent, and goes no more", "[verbs_transport]") {
+    const verbs_shape shape{.slots = 4, .slot_bytes = 64, .notices = 4, .offer_after = 1e-4};
+    scripted_peer p(shape);
+    const piece large{p.memory(1000, true), 1000}, small{p.memory(8), 8};
+    p.transport->send(1, label_of(0, 1, 0), &large, 1);  // waits for its place
+    p.transport->send(1, label_of(0, 1, 1), &small, 1);
+    p.transport->flush();
+    CHECK(p.transport->sent(1) == 0);
+    p.notice(p.notice_of(rdma::notice_kind::discard, {}));
+    p.progress();
+    CHECK(p.transport->sent(1) == 2);
+    const std::size_t before = p.net->log().size();
+    p.transport->send(1, label_of(0, 1, 2), &small, 1);
+    idle(*p.transport, 2e-3);
+    CHECK(p.transport->sent(1) == 3);
+    CHECK(p.net->log().size() == before);
+    CHECK(p.heard.text() == "");
+}
+
+TEST_CASE("verbs: a greeting is read as it was written, and no other text is one", "[verbs_transport]") {
+    rdma::greeting g{rdma::greeting::expected_magic, 0x0123456789abcdef, 0xfedcba98, usual.slots, usual.slot_bytes,
+        usual.notices, {}};
+    for (std::size_t i = 0; i < g.name.size(); ++i) g.name[i] = std::byte(5 * i + 11);
+    const auto is_read = [](const rdma::greeting& sent, auto change) {
+        std::string text = rdma::encode(sent).text;
+        change(text);
+        rdma::greeting read{};
+        const bool is = rdma::decode(text.c_str(), usual, read);
+        if (is) CHECK(std::memcmp(static_cast<const void*>(&read), static_cast<const void*>(&sent), sizeof read) == 0);
+        return is;
+    };
+    const auto same = [](std::string&) {};
+    CHECK(is_read(g, same));
+    for (const std::size_t at : {std::size_t{16}, 2 * sizeof g - 2, 2 * sizeof g - 1})
+        for (const char c : {'/', ':', '`', 'g', 'A', 'F', ' '})
+            CHECK(!is_read(g, [&](std::string& text) { text[at] = c; }));
+    CHECK(!is_read(g, [](std::string& text) { text += '0'; }));
+    CHECK(!is_read(g, [](std::string& text) { text.pop_back(); }));
+    for (auto part : {&rdma::greeting::slots, &rdma::greeting::slot_bytes, &rdma::greeting::notices}) {
+        rdma::greeting other = g;
+        ++(other.*part);
+        CHECK(!is_read(other, same));
+    }
+    ++g.magic;
+    CHECK(!is_read(g, same));
+}
+
+TEST_CASE("verbs: half of the credits are returned by themselves, and an acknowledgement in the next turn",
+    "[verbs_transport]") {
+    const verbs_shape shape{.slots = 8, .slot_bytes = 64, .notices = 6};
+    using peer = scripted_peer;
+    const auto counters = [](const peer& p) {
+        rdma::credits c;
+        std::memcpy(static_cast<void*>(&c), p.queue.inbound(p.own.layout.counters_at()), sizeof c);
+        return std::vector<std::uint64_t>{c.slots, c.notices, c.messages};
+    };
+    {
+        peer p(shape);
+        for (std::uint64_t i = 0; i < 9; ++i) p.receive(i, 8);
+        for (std::uint64_t i = 0; i < 9; ++i) {
+            p.slot(p.header(i, 8, 8)), p.progress();
+            CHECK(p.counters_written() == static_cast<int>((i + 1) / 4));
+            CHECK(counters(p)[0] == (i + 1) / 4 * 4);
+        }
+        CHECK(counters(p) == std::vector<std::uint64_t>{8, 0, 8});
+        p.net->clear_log();
+        for (std::uint64_t i = 0; i < 7; ++i) {
+            p.notice(p.notice_of(rdma::notice_kind::by_slots, p.header(i, 8, 0))), p.progress();
+            CHECK(p.counters_written() == static_cast<int>((i + 1) / 3));
+        }
+        CHECK(counters(p) == std::vector<std::uint64_t>{9, 6, 9});
+    }
+    for (const bool answers : {false, true}) {
+        peer p(shape);
+        p.receive(0, 72), p.receive(1, 8), p.receive(2, 8);
+        p.slot(p.header(0, 72, 64));
+        p.slot(p.header(0, 72, 8), 1, rdma::acknowledgement_wanted);
+        p.transport->progress();
+        CHECK(p.transport->received(1) == 1);
+        CHECK(p.counters_written() == 0);
+        std::uint64_t value = 5;
+        const piece out{reinterpret_cast<std::byte*>(&value), 8};
+        if (answers) p.transport->send(1, label_of(0, 1, 0), &out, 1), p.transport->flush();
+        p.progress();
+        CHECK(p.counters_written() == (answers ? 0 : 1));
+        if (!answers) CHECK(counters(p) == std::vector<std::uint64_t>{2, 0, 1});
+        p.slot(p.header(1, 8, 8));  // nobody asks
+        p.progress();
+        CHECK(p.counters_written() == (answers ? 0 : 1));
+        p.slot(p.header(2, 8, 8), 3, rdma::acknowledgement_wanted);
+        p.progress();
+        CHECK(p.counters_written() == (answers ? 1 : 2));
+        CHECK(counters(p) == std::vector<std::uint64_t>{4, 0, 3});
+    }
+    // A place that was named.
+    peer p(shape);
+    p.receive(0, 600, true);
+    p.transport->flush();
+    p.direct(0, rdma::acknowledgement_wanted);
+    p.progress();
+    CHECK(p.transport->received(1) == 1);
+    CHECK(p.counters_written() == 1);
 }

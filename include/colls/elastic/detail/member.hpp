@@ -474,7 +474,7 @@ private:
     /// Returns when there are `min` members.
     [[gnu::cold]] void wait_for_members() {
         const double until = detail::seconds_now() + how.timeout;
-        while (comm.size() > 0 && comm.size() < how.min) {
+        while (comm.size() < how.min) {
             if (detail::seconds_now() > until)
                 throw error(errc::timeout,
                     detail::error_text() << "colls: elastic: " << comm.size() << " members are left, and " << how.min

@@ -48,7 +48,6 @@ public:
         breaks({code, self().rank, peer, round, text});
     }
     void lost(int peer, const char* why) {
-        if (dead_[peer]) return;
         dead_[peer] = true;
         if (self().memory.state(peer).gone.load(std::memory_order_relaxed) == 0)
             breaks(errc::peer_failed, peer, none,
@@ -117,41 +116,40 @@ public:
             compare_board(r);
         }
     }
-    /// False: it is a message of another kind.
-    bool heard(int peer, const control_message& what) {
+    void heard(int peer, const control_message& what) {
         rank_state& s = self().memory.state(peer);
         switch (what.what) {
             case control_kind::board:
                 heard_board(peer, control::board::of(what));
-                return true;
+                return;
             case control_kind::inquire:
                 answer(peer, what);
-                return true;
+                return;
             case control_kind::told: {
                 const auto call = control::told_call::of(what);
                 tell_call(self().memory.told(peer, call.number), call.number, call.fingerprint, call.text);
-                return true;
+                return;
             }
             case control_kind::refused: {
                 refusal_state& refusal = self().memory.refusal(peer);
                 refusal.text.store(what.text);
                 refusal.call.store(what.a, std::memory_order_relaxed);
-                return true;
+                return;
             }
             case control_kind::broken:
                 if (control::breach::valid(what, self().size)) breaks(control::breach::of(what));
-                return true;
+                return;
             case control_kind::away:
                 s.away.store(what.a, std::memory_order_relaxed);
-                return true;
+                return;
             case control_kind::leave:
                 s.gone.store(1, std::memory_order_relaxed);
-                return true;
+                return;
             case control_kind::waits:
                 s.waits.store(what.a, std::memory_order_relaxed);
-                return true;
+                return;
             default:
-                return false;
+                return;
         }
     }
 

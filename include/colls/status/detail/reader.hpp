@@ -77,12 +77,10 @@ inline char state_of(const std::string& folder) {
 /// which the process knows itself. Throws where it is none that this version reads.
 inline bool add_record(std::vector<seen_rank>& to, int fd, std::int64_t process, std::int64_t own) {
     record_head head{};
-    struct stat file{};
     const auto read = [&](void* into, std::size_t bytes, std::size_t from) {
         return pread(fd, into, bytes, static_cast<off_t>(from)) == static_cast<ssize_t>(bytes);
     };
-    if (fstat(fd, &file) != 0 || !S_ISREG(file.st_mode) || !read(&head, sizeof head, 0) ||
-        std::memcmp(head.magic, record_head::begin, sizeof head.magic) != 0)
+    if (!read(&head, sizeof head, 0) || std::memcmp(head.magic, record_head::begin, sizeof head.magic) != 0)
         refuse(process, error_text() << " has a damaged record: it is cut off, or none of colls");
     if (head.form != format || head.place_bytes != sizeof(rank_status)) {
         const auto part = [&](int shift) { return static_cast<int>(head.version >> shift & 1023); };
@@ -108,7 +106,7 @@ inline bool add_record(std::vector<seen_rank>& to, int fd, std::int64_t process,
         seen_rank r;
         r.group = s.group, r.epoch = of(s.epoch), r.calls = of(s.calls), r.latest = of(s.latest);
         r.messages = of(s.messages), r.bytes = of(s.bytes), r.waits = of(s.waits);
-        if (const std::uint64_t from = of(s.waits_from); r.waits != 0 && from < time) r.waited = time - from;
+        if (r.waits != 0) r.waited = time - std::min(time, of(s.waits_from));
         r.process = process, r.rank = s.rank, r.size = s.size, r.by = s.by;
         r.in_call = s.in_call.load(std::memory_order_relaxed);
         std::memcpy(r.host, host.text, sizeof r.host);
@@ -142,9 +140,9 @@ inline bool add_record(std::vector<seen_rank>& to, int fd, std::int64_t process,
     const std::string wanted = std::string("/memfd:") + file_name + " (deleted)";
     while (const dirent* const each = files ? readdir(files.get()) : nullptr) {
         const std::string file = folder + "/fd/" + each->d_name;
-        char name[64];
-        const ssize_t length = readlink(file.c_str(), name, sizeof name);
-        if (length < 0 || std::string_view(name, static_cast<std::size_t>(length)) != wanted) continue;
+        char name[64] = {};  // "" of what is no link any more
+        static_cast<void>(!readlink(file.c_str(), name, sizeof name - 1));
+        if (name != wanted) continue;
         const descriptor fd = opened([&] { return ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
         if (fd) found = add_record(all, fd.get(), process, as_itself) || found;
     }
