@@ -1,12 +1,17 @@
-// Threads go to the NUMA node of a GPU, and back.
+// What a group of GPUs does on the host: threads go to the NUMA node of a GPU, and back; memory is given out and taken
+// back.
 #include "catch.hpp"
 
 #include "verbs/made_tree.hpp"
 
 #include <colls/cuda/detail/far/near_device.hpp>
+#include <colls/cuda/detail/group/device_arena.hpp>
 
 #include <sched.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -72,4 +77,38 @@ TEST_CASE("a thread near a device, the threads that it starts, and its way back"
         const near_device there(address, t.root());
         CHECK(own_cores() == before);
     }
+}
+
+TEST_CASE("what an arena gives out has its own bytes, and what it gets back is whole again") {
+    constexpr std::size_t all = 10 * 256;
+    alignas(256) static std::byte memory[all];
+    colls::cuda::detail::device_arena arena(memory, all);
+    CHECK(arena.take(all + 1) == nullptr);
+    std::vector<int> order = {0, 1, 2, 3};
+    do {  // given back in every order
+        const std::size_t bytes[] = {1, 256, 257, 6 * 256};
+        std::byte* at[4];
+        std::size_t next = 0;
+        for (std::size_t i = 0; i < 4; ++i) {
+            at[i] = arena.take(bytes[i]);
+            CHECK(at[i] == memory + next);
+            next += (bytes[i] + 255) / 256 * 256;
+        }
+        CHECK(next == all);
+        CHECK(arena.take(1) == nullptr);
+        for (const int i : order) arena.give(at[i], bytes[i]);
+        // Where something is taken in between, the others do not join over it.
+        std::byte* const first = arena.take(300);
+        std::byte* const second = arena.take(256);
+        arena.give(first, 300);
+        CHECK(arena.take(8 * 256) == nullptr);
+        CHECK(arena.take(7 * 256) == memory + 3 * 256);
+        CHECK(arena.take(2 * 256) == memory);
+        arena.give(memory, 2 * 256);
+        arena.give(second, 256);
+        arena.give(memory + 3 * 256, 7 * 256);
+        CHECK(arena.take(all) == memory);
+        CHECK(arena.take(1) == nullptr);
+        arena.give(memory, all);
+    } while (std::next_permutation(order.begin(), order.end()));
 }

@@ -237,20 +237,49 @@ void refusals(colls::communicator& host) {
     colls::barrier(host);
 }
 
+/// The last rank leaves, also after a call that it has not made up for: the others hear which, and why.
+void leaves(colls::communicator& host) {
+    for (const bool refuses : {false, true}) {
+        colls::cuda::communicator gpu(host, 0, small_group);
+        rank_buffer x(gpu);
+        const int last = gpu.size() - 1;
+        x.sum(gpu);
+        x.finish(gpu);
+        if (gpu.rank() != last) {
+            expect_error(errc::peer_failed, last, "a call after a peer has left",
+                {"rank 2", refuses ? "refused this call" : "has left the group before this call"}, [&] {
+                    x.sum(gpu);
+                    x.finish(gpu);
+                });
+        } else if (refuses) {
+            expect_error(errc::invalid_argument, -1, "a root that there is not", {"out of range"},
+                [&] { colls::cuda::broadcast(gpu, x.memory, 3, x.stream); });
+        }
+    }
+}
+
 void wrong_devices(colls::communicator& host, int devices) {
     const int last = host.size() - 1;
     const char* const text = "names device";
     expect_error(host.rank() == last ? errc::unsupported : errc::peer_failed, last, "a device that one rank lacks",
         {text, "could not join"},
         [&] { colls::cuda::communicator(host, host.rank() == last ? devices : 0, small_group); });
-    auto other = small_group;
-    if (host.rank() == last) other.scratch_bytes *= 2;
-    try {
-        colls::cuda::communicator(host, 0, other);
-        expect(false, "options that differ");
-    } catch (const colls::error& e) {
-        expect(e.code() == errc::invalid_argument && std::strstr(e.what(), "different options"), "options that differ",
-            e.what());
+    using options = colls::cuda::options;
+    for (void (*const change)(options&) :
+        {+[](options& o) { o.scratch_bytes *= 2; }, +[](options& o) { o.packet_bytes *= 2; },
+            +[](options& o) { o.small_bytes *= 2; }, +[](options& o) { o.middle_bytes *= 2; },
+            +[](options& o) { o.chunk_bytes *= 2; }, +[](options& o) { o.far_channels *= 2; },
+            +[](options& o) { o.far_bytes *= 2; }, +[](options& o) { o.multicast = true; },
+            +[](options& o) { o.protocol = colls::cuda::protocol::pulled; }}) {
+        auto other = small_group;
+        if (host.rank() == last) change(other);
+        try {
+            colls::cuda::communicator(host, 0, other);
+            expect(false, "options that differ");
+        } catch (const colls::error& e) {
+            expect(e.code() == errc::invalid_argument && std::strstr(e.what(), "different options"),
+                "options that differ", e.what());
+        }
     }
     auto alone = small_group;
     alone.share_devices = false;
@@ -356,7 +385,8 @@ int main() {
     failed += processes(14, true, "a forked child", [](auto& host) { forked_child(host); });
     failed += processes(6, false, "abort", [](auto& host) { abort_by_a_thread(host); });
     failed += processes(13, false, "refused calls", [](auto& host) { refusals(host); });
-    failed += processes(9, false, "devices and options", [devices](auto& host) { wrong_devices(host, devices); });
+    failed += processes(5, false, "a rank that leaves", [](auto& host) { leaves(host); });
+    failed += processes(33, false, "devices and options", [devices](auto& host) { wrong_devices(host, devices); });
     failed += processes(3, false, "a rank without a device", [](auto& host) { no_device(host); });
     failed += processes(10, false, "no memory in a call", [](auto& host) { no_memory_in_a_call(host); });
     failed += processes(30, false, "no memory while joining", [](auto& host) { no_memory_while_joining(host); });

@@ -248,7 +248,22 @@ void groups_of_unlike_calls(int n) {
     for (const int i : {0, 1, 2}) expect(i, "blocks of given sizes", [&](int e) { return owner(e, i == 1); });
     for (const int i : {3, 4}) expect(i, "balanced blocks beside them", [&](int e) { return e < n ? e + 1 : sum * i; });
 }
-/// Many calls on ranks of one device: a launch has room for 32 buffers.
+
+template <class F>
+void refused(const std::string& text, const F& f, errc code = errc::invalid_argument) {
+    try {
+        f();
+    } catch (const colls::error& e) {
+        if (e.code() == code && std::string(e.what()).find(text) != std::string::npos) return;
+        std::printf("not as expected: %s\n", e.what());
+        ++failed;
+        return;
+    }
+    std::printf("not refused: %s\n", text.c_str());
+    ++failed;
+}
+
+/// Many calls on ranks of one device: a launch has room for 32 buffers. Groups that the device has no room for.
 void groups_of_virtual_ranks() {
     constexpr int n = 4, calls = 12;
     colls::cuda::virtual_ranks ranks(n, {.channels = 2});
@@ -266,20 +281,20 @@ void groups_of_virtual_ranks() {
     check(cudaMemcpy(got.data(), at, got.size() * sizeof(int), cudaMemcpyDefault), "cudaMemcpy");
     ranks.check();
     if (got != std::vector<int>(host.size(), n)) ++failed, std::printf("a group of virtual ranks is wrong\n");
-}
-
-template <class F>
-void refused(const char* text, const F& f) {
-    try {
-        f();
-    } catch (const colls::error& e) {
-        if (e.code() == errc::invalid_argument && std::string(e.what()).find(text) != std::string::npos) return;
-        std::printf("not as expected: %s\n", e.what());
-        ++failed;
-        return;
-    }
-    std::printf("not refused: %s\n", text);
-    ++failed;
+    refused("all_reduce on rank 2: its buffers differ in size from those of rank 1", [&] {
+        std::vector<std::span<int>> each;
+        for (std::size_t r = 0; r < n; ++r) each.push_back({at + 4 * r, r < 2 ? 3u : 4u});
+        colls::cuda::all_reduce(ranks, each, colls::sum, cudaStream_t{});
+    });
+    const int blocks = colls::cuda::detail::multiprocessors(ranks.device());
+    const auto make = [](int size, int channels) {
+        return colls::cuda::virtual_ranks(size, {.channels = channels, .scratch_bytes = 4096});
+    };
+    if (make(1, blocks).size() != 1 || make(2, 1).size() != 2) ++failed, std::printf("not a group that fits\n");
+    refused("a group has 1 to", [&] { make(1, blocks + 1); }, errc::unsupported);
+    refused("a group has 1 to", [&] { make(33, 1); }, errc::unsupported);
+    refused("a group has 1 to", [&] { make(std::min(33, blocks + 1), 0); }, errc::unsupported);
+    refused("a group has 1 to", [&] { make(0, 1); });
 }
 
 void refusals(int n) {
@@ -313,13 +328,45 @@ void refusals(int n) {
         to_itself(149);  // which fills it
         small.finish();
     }
-    refused("rank 99 is out of range", [&] { colls::cuda::send(c, x, 99, s); });
+    const std::string behind =
+        std::to_string(n) + " is out of range: this group has ranks 0 to " + std::to_string(n - 1);
+    refused("rank " + behind, [&] { colls::cuda::send(c, x, n, s); });
     refused("rank -1 is out of range", [&] { colls::cuda::recv(c, x, -1, s); });
     refused("it has 1 messages to itself, and receives 0", [&] { colls::cuda::send(c, x, 0, s); });
     refused("input and output overlap", [&] { colls::cuda::exchange(c, x, 0, x, 0, s); });
+    const auto part = [&](std::size_t first, std::size_t count) { return std::span<int>(x.data() + first, count); };
+    refused("input and output overlap", [&] { colls::cuda::exchange(c, part(0, 50), 0, part(49, 50), 0, s); });
+    refused("input and output overlap", [&] { colls::cuda::exchange(c, part(49, 50), 0, part(0, 50), 0, s); });
     std::vector<int> host(100);
+    std::iota(host.begin(), host.end(), 0);
+    check(cudaMemcpy(x.data(), host.data(), 400, cudaMemcpyDefault), "cudaMemcpy");
+    colls::cuda::exchange(c, part(0, 50), 0, part(50, 50), 0, s);           // side by side
+    colls::cuda::exchange(c, std::span<int>(), 0, std::span<int>(), 0, s);  // and without a byte
+    check(cudaStreamSynchronize(s), "cudaStreamSynchronize");
+    check(cudaMemcpy(host.data(), x.data(), 400, cudaMemcpyDefault), "cudaMemcpy");
+    for (int i = 0; i < 100; ++i) failed += host[static_cast<std::size_t>(i)] != i % 50;
+    int* managed = nullptr;
+    check(cudaMallocManaged(&managed, 8), "cudaMallocManaged");
+    managed[0] = 7;
+    colls::cuda::exchange(c, std::span<int>(managed, 1), 0, std::span<int>(managed + 1, 1), 0, s);
+    check(cudaStreamSynchronize(s), "cudaStreamSynchronize");
+    failed += managed[1] != 7;
+    check(cudaFree(managed), "cudaFree");
     refused("host memory", [&] { colls::cuda::send(c, host, 0, s); });
     std::vector<int> counts(static_cast<std::size_t>(n), 0);
+    counts[0] = 50;
+    refused("input and output overlap",
+        [&] { colls::cuda::all_to_all_v(c, part(0, 50), part(49, 50), counts, counts, s); });
+    // Not in place: the root's block is one element behind its place.
+    refused("input and output overlap", [&] { colls::cuda::gather_v(c, part(1, 50), part(0, 50), counts, 0, s); });
+    refused("the root's own block has 49 elements, and its count is 50",
+        [&] { colls::cuda::gather_v(c, part(50, 49), part(0, 50), counts, 0, s); });
+    {
+        std::vector<int> fewer = counts;
+        fewer[0] = 49;
+        refused("the block for itself has two sizes",
+            [&] { colls::cuda::all_to_all_v(c, part(0, 50), part(50, 49), counts, fewer, s); });
+    }
     counts[0] = 100;
     refused(n == 1 ? "leave 1 elements" : "have 1 entries",
         [&] { colls::cuda::all_to_all_v(c, x, y, std::vector<int>{n == 1 ? 99 : 100}, counts, s); });
@@ -342,7 +389,14 @@ void refusals(int n) {
         [&] { colls::cuda::all_reduce(c, std::span<int>(x.data() + 51, 50), colls::sum, s); });
     counts[0] = 99;
     refused("leave 1 elements of the buffer over", [&] { colls::cuda::scatter_v(c, x, y, counts, 0, s); });
-    refused("root 77 is out of range", [&] { colls::cuda::scatter_v(c, x, y, counts, 77, s); });
+    refused("root " + behind, [&] { colls::cuda::scatter_v(c, x, y, counts, n, s); });
+    refused("root " + behind, [&] { colls::cuda::broadcast(c, x, n, s); });
+    {
+        auto once = c.allocate<int>(3);
+        const auto z = std::move(once);
+        if (once.data() != nullptr || once.size() != 0 || z.size() != 3)
+            ++failed, std::printf("a moved buffer is wrong\n");
+    }
     {
         auto calls = colls::cuda::begin(c);
         refused("has begun before", [&] { (void)colls::cuda::begin(c); });

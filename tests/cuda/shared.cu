@@ -2,7 +2,8 @@
 // and by handles of the fabric, of several handles; buffers of different lengths, one by one and together; what is
 // refused; ranks that do not agree. Calls on them, also within kernels, copy nothing to scratch memory. With an
 // argument: the number of ranks (2); with `late` behind it: a rank that does not come; with `hosts`: the first two
-// ranks on a host of their own. On a real GPU ranks share it by time slices.
+// ranks on a host of their own; with `unmapped`, on the emulator: a rank that cannot map a buffer. On a real GPU ranks
+// share it by time slices.
 #include "devices.hpp"
 
 #include <colls/colls.hpp>
@@ -97,8 +98,7 @@ public:
     explicit rank_test(colls::communicator& host, int device)
         : host_(host),
           device_(device),
-          gpu_(
-              host, device, {.channels = 2, .scratch_bytes = 64 << 10, .arena_bytes = 64 << 10, .share_devices = true}),
+          gpu_(host, device, {.channels = 2, .scratch_bytes = 64 << 10, .arena_bytes = 2 << 20, .share_devices = true}),
           ranks_in_kernel_(colls::cuda::ranks_for<in_kernel>(gpu_)),
           stream_(device),
           rank_(static_cast<std::size_t>(host.rank())),
@@ -110,12 +110,16 @@ public:
         control(in_plain);
         {
             // Buffers of different lengths, which begin in the middle of their memory; calls on a part of them.
-            const auto all = gpu_.share(in_plain + 17, 2 * many + rank_ * 100);
+            auto first = gpu_.share(in_plain + 17, 2 * many + rank_ * 100);
+            const auto all = std::move(first);
+            if (first.data() != nullptr || first.size() != 0 || all.data() != in_plain + 17) wrong("a moved buffer");
             tested("memory of cudaMalloc", in_plain + 17 + 5);
             messages(in_plain + 16, nullptr);  // of which one element is before it, or behind it
             messages(in_plain + 17 + 2 * many + rank_ * 100 - many / 2 + 1, nullptr);
         }
         control(in_plain);
+        arena();
+        joined_wrongly();
         const mapped by_file(device_, {1, 2, 1}, file);
         {
             const auto all = gpu_.share(by_file.at(granule / 2), (granule * 7 / 2) / sizeof(float));
@@ -166,6 +170,15 @@ public:
         }
         if (rank_ == 0) std::printf("several hosts: right\n");
     }
+    /// Rank 1 cannot map what rank 0 shares: all hear it, and the next buffer is shared as ever.
+    void unmapped() {
+        const mapped by_file(device_, {1, 1}, file);
+        const std::string text = text_of(rank_ == 1 ? errc::unsupported : errc::peer_failed,
+            "a buffer that is not mapped", [&] { gpu_.share(by_file.at(0), many); });
+        if (text.find("rank 1 could not share: it cannot map the buffer of rank 0") == std::string::npos) wrong(text);
+        const auto shared = gpu_.share(by_file.at(0), many);
+        tested("after a rank that could not map one", by_file.at(0));
+    }
     /// The other ranks are waited for, but not for ever.
     void late() {
         const detail::device_memory plain(device_, 4096);
@@ -181,6 +194,56 @@ public:
     }
 
 private:
+    /// Text of the error that `call` throws.
+    template <class F>
+    std::string text_of(errc code, const char* what, const F& call) {
+        try {
+            call();
+        } catch (const colls::error& e) {
+            if (e.code() != code) wrong(std::string(what) + ": " + e.what());
+            return e.what();
+        }
+        wrong(std::string("not refused: ") + what);
+    }
+    /// The group's own memory: others reach it to its last byte; it is given out once, and as a whole again.
+    void arena() {
+        const std::size_t all = gpu_.context().reachable().exported.bytes;
+        if (all < 2 << 20 || ((gpu_.context().sizes().bytes() + 255) / 256 * 256 + all) % granule != 0)
+            wrong("the size of the arena");
+        for (const bool again : {false, true}) {
+            const auto used_up = [&](std::size_t bytes) {
+                const std::string text = text_of(errc::unsupported, "too much", [&] { gpu_.allocate<char>(bytes); });
+                if (text.find("the arena of " + std::to_string(all) + " bytes is used up") == std::string::npos)
+                    wrong(text);
+            };
+            used_up(all + 1);
+            auto first = gpu_.allocate<char>(all);
+            const auto x = std::move(first);  // whose memory is given back once
+            if (first.data() != nullptr || first.size() != 0 || x.size() != all) wrong("a moved buffer");
+            used_up(1);
+            float* const end = reinterpret_cast<float*>(x.data() + all);
+            tested(again ? "memory of the group, again" : "memory of the group", end - many);
+            if (again) sums(reinterpret_cast<float*>(x.data()), "memory of the group");
+        }
+    }
+    /// What ranks may not join with: all hear of it, and whom to blame.
+    void joined_wrongly() {
+        const auto join = [&](int device, int far_channels) {
+            const colls::cuda::communicator c(host_, device,
+                {.channels = 1, .scratch_bytes = 4096, .share_devices = true, .far_channels = far_channels});
+        };
+        const bool guilty = rank_ == 1;
+        const std::string text = text_of(
+            guilty ? errc::unsupported : errc::peer_failed, "no such device", [&] { join(guilty ? -1 : device_, 4); });
+        if (text.find("rank 1 names device -1") == std::string::npos) wrong(text);
+        for (const int channels : {0, 65}) {
+            const std::string why = text_of(guilty ? errc::invalid_argument : errc::peer_failed, "far channels",
+                [&] { join(device_, guilty ? channels : 4); });
+            if (why.find("must be 1 to 64") == std::string::npos) wrong(why);
+        }
+        for (const int channels : {1, 64}) join(device_, channels);
+    }
+
     void with_fabric() {
         std::optional<mapped> memory;
         char here = 1;
@@ -384,15 +447,16 @@ private:
 int main(int argc, char** argv) {
     const int devices = devices_of_machine(), n = argc > 1 ? std::atoi(argv[1]) : 2;
     const std::string_view how = argc > 2 ? argv[2] : "";
-    const bool late = how == "late", hosts = how == "hosts";
+    const bool late = how == "late", hosts = how == "hosts", unmapped = how == "unmapped";
     if (devices == 0) return std::printf("left out: there is no GPU\n"), 77;
     try {
         colls::processes::run(n, [&](auto& comm) {
+            if (unmapped && comm.rank() == 1) setenv("EMULATED_FAIL", "cuMemImportFromShareableHandle:1", 1);
             check(cudaSetDevice(comm.rank() % devices), "cudaSetDevice");
             if (hosts) setenv("COLLS_HOST", comm.rank() < 2 ? "a" : "b", 1);
             {
                 rank_test test(comm, comm.rank() % devices);
-                late ? test.late() : hosts ? test.on_hosts() : test.run();
+                late ? test.late() : hosts ? test.on_hosts() : unmapped ? test.unmapped() : test.run();
             }
             if (!late && emulated_gave_all_back != nullptr && !emulated_gave_all_back()) wrong("something is left");
         });

@@ -140,9 +140,9 @@ inline bool add_record(std::vector<seen_rank>& to, int fd, std::int64_t process,
     const std::string wanted = std::string("/memfd:") + file_name + " (deleted)";
     while (const dirent* const each = files ? readdir(files.get()) : nullptr) {
         const std::string file = folder + "/fd/" + each->d_name;
-        char name[64] = {};  // "" of what is no link any more
-        static_cast<void>(!readlink(file.c_str(), name, sizeof name - 1));
-        if (name != wanted) continue;
+        char name[64];
+        const ssize_t length = readlink(file.c_str(), name, sizeof name);
+        if (length < 0 || std::string_view(name, static_cast<std::size_t>(length)) != wanted) continue;
         const descriptor fd = opened([&] { return ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
         if (fd) found = add_record(all, fd.get(), process, as_itself) || found;
     }
