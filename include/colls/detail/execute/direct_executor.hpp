@@ -429,7 +429,7 @@ private:
             expect_length(self_, site, from_rank, unit.count, to_rank, unit_in(*to, i.to.where, i.to.index).count);
         }
         const std::size_t count = chunk_of(unit).count;
-        if (count == 0 || (c.what == collective::gather && source->in == nullptr)) return true;  // it has been posted
+        if (count == 0 || (c.is_signed && source->in == nullptr)) return true;  // in a gather, it has been posted
         const std::byte* source_at = address(*source, from);
         auto* to_at = const_cast<std::byte*>(address(*to, i.to));
         const std::size_t bytes = moved_ = count * c.element;
