@@ -341,14 +341,14 @@ TEST_CASE("join: an endpoint answers those alone that it can mean, and keeps the
         std::memcpy(n.data(), &i, sizeof i);
         return n;
     };
-    constexpr std::size_t most = colls::endpoint::state::most_used;
-    for (std::size_t i = 0; i < most; ++i) own.use(number(i));
+    constexpr std::size_t kept = colls::endpoint::state::most_used;
+    for (std::size_t i = 0; i < kept; ++i) own.use(number(i));
     CHECK(own.has_used(number(0)));
-    own.use(number(most));
-    CHECK(!own.has_used(number(most / 2 - 1)));
-    CHECK(own.has_used(number(most / 2)));
-    CHECK(own.has_used(number(most)));
-    CHECK(own.used.size() == most / 2 + 1);
+    own.use(number(kept));
+    CHECK(!own.has_used(number(kept / 2 - 1)));
+    CHECK(own.has_used(number(kept / 2)));
+    CHECK(own.has_used(number(kept)));
+    CHECK(own.used.size() == kept / 2 + 1);
 }
 
 TEST_CASE("join: an endpoint listens at the interface that is named, or at all", "[elastic]") {
@@ -795,10 +795,10 @@ TEST_CASE("join: one that has come hears for whom the first process waits, and n
         while (!(a = call.step()) && seconds_now() < until) usleep(100);
         expect(a && a->what == verdict::accepted && rendezvous::about_of(*a) == 2 && says(a->text, "position 2"),
             a ? a->text : "no answer");
-        const peer_line line = call.take();
+        const peer_line answers = call.take();
         for (int waiting = 0; a->what != verdict::failed;) {
             std::array<std::byte, rendezvous::reply::bytes> bytes;
-            expect(receive_all(line.fd(), bytes.data(), bytes.size(), until) == 0, "it has closed the connection");
+            expect(receive_all(answers.fd(), bytes.data(), bytes.size(), until) == 0, "it has closed the connection");
             a = rendezvous::parse<rendezvous::reply>(bytes);
             expect(a && rendezvous::about_of(*a) == 2 && says(a->text, "position 2"), a ? a->text : "no reply");
             if (a->what == verdict::waiting) expect(++waiting <= 1, "it says so again and again");
