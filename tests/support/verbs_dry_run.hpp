@@ -297,7 +297,7 @@ inline void dry_network::carry_out(pair& from, std::size_t most) {
         }
         if (noted) {
             noted->landed = ++time_;
-            std::memcpy(noted->head.data(), data.data(), std::min(data.size(), noted->head.size()));
+            std::copy_n(data.begin(), std::min(data.size(), noted->head.size()), noted->head.begin());
         }
         if (r.announces) {
             --to.receives_;
