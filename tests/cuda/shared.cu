@@ -226,7 +226,7 @@ private:
             if (again) sums(reinterpret_cast<float*>(x.data()), "memory of the group");
         }
     }
-    /// What ranks may not join with: all hear of it, and whom to blame.
+    /// What ranks may not join with: all hear of it, and which rank is to blame.
     void joined_wrongly() {
         const auto join = [&](int device, int far_channels) {
             const colls::cuda::communicator c(host_, device,

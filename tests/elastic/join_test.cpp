@@ -767,7 +767,8 @@ TEST_CASE("join: what one that does not come says at its endpoint is the error o
     }
 }
 
-TEST_CASE("join: one that has come hears for whom the first process waits, and no more while that is so", "[elastic]") {
+TEST_CASE("join: one that has come hears which handle the first process waits for, and no more while that is so",
+    "[elastic]") {
     processes all(2, shapes[0], [&](process& p) {
         using namespace colls::detail;
         using rendezvous::verdict;

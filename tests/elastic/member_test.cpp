@@ -278,7 +278,7 @@ TEST_CASE("member: an invitation arrives as it was written, or not at all", "[el
     CHECK(!arrives("a token", [](reply& a, peer_line&) { a.size = 0x7fffffff; }));
     CHECK(!arrives("a token", [](reply&, peer_line& at) { at.host[0] = std::byte{2}; }));
     CHECK(!arrives("a token", [](reply&, peer_line& at) { at.guest[3] = std::byte{3}; }));
-    // One that does not read, or has gone, keeps nobody waiting.
+    // The others do not wait for one that does not read, or has gone.
     int ends[2];
     REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
     const visitor gone{{std::make_unique<own_socket>(descriptor(ends[0])), {}, {}, {}}, {}, {}};

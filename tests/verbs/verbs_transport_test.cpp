@@ -1367,7 +1367,7 @@ TEST_CASE("verbs: half of the credits are returned by themselves, and an acknowl
         p.progress();
         CHECK(p.counters_written() == (answers ? 0 : 1));
         if (!answers) CHECK(counters(p) == std::vector<std::uint64_t>{2, 0, 1});
-        p.slot(p.header(1, 8, 8));  // nobody asks
+        p.slot(p.header(1, 8, 8));  // it is not asked for
         p.progress();
         CHECK(p.counters_written() == (answers ? 0 : 1));
         p.slot(p.header(2, 8, 8), 3, rdma::acknowledgement_wanted);

@@ -123,8 +123,7 @@ struct schedule_choice {
     /// Instead of `plan` where a rank's buffer is out of the others' reach; null: one of the same schedule.
     const execution_plan* staged = nullptr;
     std::string_view name = {}, staged_name = {};  ///< of the schedules, for texts
-    bool eager_first =
-        false;  ///< what is short goes by the eager path all the same: each rank knows its own lengths only
+    bool eager_first = false;   ///< each rank knows its own lengths only: what is short goes by the eager path
     bool takes_sample = false;  ///< taken once in a while instead of the eager path: a sample of the distance follows
 };
 
