@@ -767,6 +767,37 @@ TEST_CASE(
     CHECK_FALSE(waits(2049));
 }
 
+TEST_CASE(
+    "tcp: a peer whose port another world has by now is lost; early ranks of that world wait", "[tcp_transport]") {
+    EACH_WAY;
+    meeting_place place(2);
+    tcp_node own(place.take(0)), other(place.take(1), 300, 64);
+    ear e;
+    for (const std::uint64_t group : {5U, 63U, 72U}) {
+        INFO(group);
+        e = {};
+        tested w(own, group, 0, place.members);
+        w.listening = &e;
+        w.linger = 0;
+        w.tell(1, {control_kind::board, 0, 0, 0, ""});
+        CHECK(until(w, [&] { return other.poll_events(), e.count("lost 1") == 1; }));
+        REQUIRE(e.reasons.size() == 1);  // closed, or reset, as the hello was read or not
+        CHECK(e.reasons[0].starts_with("the connection to it: "));
+    }
+    if (tested::over_trunk) return;
+    std::vector<std::unique_ptr<tcp_transport>> early;
+    for (const std::uint64_t group : {64U, 71U}) {
+        e = {};
+        auto& w = *early.emplace_back(std::make_unique<tcp_transport>(own, group, 0, place.members));
+        w.listening = &e;
+        w.linger = 0;
+        w.tell(1, {control_kind::board, 0, 0, 0, ""});
+        CHECK(until(w, [&] { return other.poll_events(), other.pending() == early.size(); }));
+        idle(w, 0.3);
+        CHECK(e.events.empty());
+    }
+}
+
 TEST_CASE("tcp: of too many connections that are silent, or too early, the oldest are dropped", "[tcp_transport]") {
     meeting_place place(1);
     tcp_node node(place.take(0));

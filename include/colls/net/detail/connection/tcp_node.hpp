@@ -90,8 +90,10 @@ public:
     static constexpr double hello_timeout = 5;  ///< seconds
 
     /// Takes a listening socket (see `listen_at`). A connection whose group does not exist here yet is kept for
-    /// `early_timeout` seconds. Throws colls::error.
-    explicit tcp_node(descriptor listening, double early_timeout = 300) : early_timeout_(early_timeout) {
+    /// `early_timeout` seconds if it is of this `world`, whose number is divisible by 8 (0: of any). Its peer may mean
+    /// a dead process that had this port before: so it learns of that. Throws colls::error.
+    explicit tcp_node(descriptor listening, double early_timeout = 300, std::uint64_t world = 0)
+        : early_timeout_(early_timeout), world_(world) {
         listening_.fd = std::move(listening);
         epoll_ = opened([] { return epoll_create1(EPOLL_CLOEXEC); });
         if (!epoll_ || !watch(listening_))
@@ -246,8 +248,8 @@ private:
         make_room(true, most_early);
     }
     // Reads as much of the hello as has arrived, and nothing behind it. False: the connection has ended, or what it
-    // sent is no hello.
-    static bool read_hello(pending_connection& p) {
+    // sent is no hello, or that of another world.
+    bool read_hello(pending_connection& p) {
         while (p.got < peer_hello_bytes) {
             const ssize_t n = ::recv(p.fd.get(), p.bytes + p.got, peer_hello_bytes - p.got, MSG_DONTWAIT);
             if (n > 0) {
@@ -262,10 +264,11 @@ private:
         }
         p.hello = parse_peer_hello({p.bytes, peer_hello_bytes});
         p.since = seconds_now();
-        return p.hello.has_value();
+        return p.hello && (world_ == 0 || (p.hello->group & ~std::uint64_t{7}) == world_);
     }
 
     double early_timeout_;
+    std::uint64_t world_;
     descriptor epoll_;
     watched_socket listening_;
     std::vector<tcp_connection_owner*> transports_;

@@ -55,7 +55,7 @@ inline std::shared_ptr<inter_node_transport> inter_node_transport_for(
 struct process_context {
     process_context(descriptor&& listening, std::vector<site>&& all, std::uint64_t world, int own, const machine& m,
         std::shared_ptr<arena> a, std::shared_ptr<inter_node_transport> w)
-        : node(std::move(listening)),
+        : node(std::move(listening), 300, world),
           sites(std::move(all)),
           number(world),
           rank(own),
