@@ -10,6 +10,7 @@
 #include "local_proofs.hpp"
 #include "picture.hpp"
 #include "recording.hpp"
+#include "run.hpp"
 #include "simulations.hpp"
 #include "status.hpp"
 
@@ -49,6 +50,7 @@ struct arguments {
     std::string output;
     tool::export_request format;
     tool::synthesis_request synthesis;
+    tool::run_request start;
     int cut = 0;
 
     /// FAMILY COLLECTIVE, in this order or the other, or one of them alone. (A type may be named as a collective.)
@@ -160,6 +162,7 @@ int run(int argc, char** argv) {
         "    colls import ring.xml --run\n"
         "    colls perf all_reduce --ranks 4 -b 8 -e 16M\n"
         "    COLLS_TRACE=run.json mpirun -n 4 ./program; colls trace summary run.json\n"
+        "    colls run -n 4 ./program\n"
         "    colls status\n\n"
         "Exit status: 0; 1: a schedule is refuted; 2: the command is wrong; 3: a plan is proven, but has a form that "
         "this library\n"
@@ -251,6 +254,19 @@ int run(int argc, char** argv) {
         "COLLS_TOKEN has to be that of the program.");
     now.add_option("targets", a.targets, "processes, or HOST:PORT; several are shown together");
     now.add_flag("--prometheus", a.prometheus, "print metrics in the text format of Prometheus");
+    CLI::App& start = *app.add_subcommand("run",
+        "starts the ranks of a program, whose colls::world() is their group\n\n"
+        "    colls run -n 4 ./program argument\n"
+        "    colls run -n 16 --hosts node1,node2:12 ./program      by ssh, in this folder there\n\n"
+        "The lines that they write begin with the rank. The first that fails ends all, and its status is that of this\n"
+        "command: 128 + S after signal S. This host's ranks have its environment, others the variables COLLS_*.");
+    start.add_option("-n,--ranks", a.start.ranks, "how many (with --hosts: one for each place)");
+    start.add_option("--hosts", a.start.hosts,
+        "HOST or HOST:RANKS, with commas; rank 0 is on the first, and the others reach it by that name");
+    start.add_option("--shell", a.start.shell, "the command that runs another one on a host")->capture_default_str();
+    start.add_flag("!--no-label", a.start.label, "pass on what the ranks write as it is");
+    start.add_flag("--elastic", a.start.elastic, "a rank that fails ends no other; the status is 0 if one ends well");
+    start.prefix_command();
     app.add_subcommand("perf", "times collectives: colls_perf with these options");  // see above
     CLI::App& export_plan = *app.add_subcommand("export",
         "a schedule in another library's format\n\n"
@@ -306,6 +322,13 @@ int run(int argc, char** argv) {
         return tool::show_status(a.targets, a.json         ? tool::status_format::json
                                             : a.prometheus ? tool::status_format::prometheus
                                                            : tool::status_format::table);
+    }
+    if (start.parsed()) {
+        a.start.command = start.remaining();
+        if (!a.start.command.empty() && a.start.command[0] == "--") a.start.command.erase(a.start.command.begin());
+        if (!a.start.command.empty() && a.start.command[0].starts_with("-"))
+            throw std::runtime_error(fmt::format("run: unknown option {} (colls run --help)", a.start.command[0]));
+        return tool::run_ranks(a.start);
     }
     a.settle_words();
     if ((simulate.parsed() || choose.parsed() || synthesise.parsed()) && a.asked.collective.empty())
