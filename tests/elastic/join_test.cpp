@@ -4,6 +4,7 @@
 #include "followed.hpp"
 #include "gathered.hpp"
 #include "support/random.hpp"
+#include "support/raw_socket.hpp"
 #include "support/says.hpp"
 
 #include <colls/elastic/detail/call_at.hpp>
@@ -24,7 +25,9 @@
 using namespace gathered;
 using colls::errc;
 using support::lacks;
+using support::receive_all;
 using support::says;
+using support::send_all;
 
 namespace {
 

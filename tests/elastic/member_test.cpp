@@ -4,6 +4,7 @@
 #include "followed.hpp"
 #include "gathered.hpp"
 #include "support/random.hpp"
+#include "support/raw_socket.hpp"
 #include "support/says.hpp"
 
 #include <colls/elastic/detail/member.hpp>
@@ -18,7 +19,9 @@
 using namespace gathered;
 using colls::errc;
 using colls::elastic::member;
+using support::receive_all;
 using support::says;
+using support::send_all;
 
 namespace {
 

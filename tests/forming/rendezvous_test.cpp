@@ -2,6 +2,7 @@
 #include "catch.hpp"
 
 #include "support/ports.hpp"
+#include "support/raw_socket.hpp"
 #include "support/says.hpp"
 
 #include <colls/detail/support/host.hpp>
@@ -26,6 +27,8 @@ using namespace colls::detail::rendezvous;
 using colls::errc;
 using colls::launch;
 using support::lacks;
+using support::receive_all;
+using support::send_all;
 
 namespace {
 
@@ -930,8 +933,8 @@ TEST_CASE("rendezvous: a rank to which nothing can be sent any more is asked why
         lines.push_back({std::make_unique<own_socket>(descriptor(pair[0]))});
         rank_star star(rank_of(1, 3, 1), ample, std::move(lines), {});
         descriptor zero(pair[1]);
-        if (says)
-            REQUIRE(send_record(zero.get(), encode(refusal(errc::peer_failed, 2, "rank 2 has no chair")), 0) == 0);
+        const auto why = encode(refusal(errc::peer_failed, 2, "rank 2 has no chair"));
+        if (says) REQUIRE(send_all(zero.get(), why.data(), why.size(), 0) == 0);
         zero.close();
         outcome o;
         try {

@@ -2,6 +2,7 @@
 #include "catch.hpp"
 
 #include "support/message_transports.hpp"
+#include "support/raw_socket.hpp"
 
 #include <colls/net/detail/connection/trunk.hpp>
 
@@ -718,7 +719,7 @@ namespace {
 struct ended_owner final : tcp_connection_owner {
     std::uint64_t number = 0;
     std::uint64_t group() const override { return number; }
-    void accept_connection(const peer_hello&, descriptor&&) override {}
+    void accept_connection(const peer_hello&, channel&&) override {}
     void socket_ready(watched_socket&) override {}
     void connections_exhausted(int) override {}
 };

@@ -42,7 +42,7 @@ attempt reach(const std::string& target, const std::vector<address>& addresses, 
         attempt& a = all.emplace_back(attempt{addresses[all.size() % addresses.size()]});
         descriptor fd = start_connect(a.at);
         if (fd)
-            a.line.socket = std::make_unique<own_socket>(std::move(fd));
+            a.line.socket = std::make_unique<own_socket>(std::move(fd), cover_of(true));
         else
             a.why = system_text(errno);
     };
@@ -62,14 +62,15 @@ attempt reach(const std::string& target, const std::vector<address>& addresses, 
             else if (is.is == connection_state::yes)
                 a.is_connected = true;
             if (!a.line.socket) continue;
-            const auto read =
-                a.is_connected ? a.line.in.read(a.line.fd(), rendezvous::challenge::bytes) : arriving::not_yet;
+            const auto read = a.is_connected ? a.line.read(rendezvous::challenge::bytes) : arriving::not_yet;
             if (read == arriving::whole) return std::move(a);
             if (read == arriving::ended)
-                a.why = a.line.in.bytes().empty() ? "the connection was closed" : "another program listens there",
+                a.why = a.line.socket->cover && a.line.socket->cover->why()[0] ? a.line.socket->cover->why()
+                        : a.line.in.bytes().empty()                            ? "the connection was closed"
+                                                                               : "another program listens there",
                 a.line.socket.reset();
             else
-                open = true, polls.add(a.line.fd(), a.is_connected ? POLLIN : POLLOUT);
+                open = true, a.is_connected ? polls.add(a.line) : polls.add(a.line.fd(), POLLOUT);
         }
         if (!open && all.size() >= addresses.size())
             throw std::runtime_error(fmt::format("cannot ask at {} ({}): {}. Is COLLS_STATUS set there?", target,
@@ -93,6 +94,7 @@ std::vector<seen_rank> ask(const std::string& target) {
     const double until = seconds_now() + 5;
     const attempt reached = reach(target, addresses, until);
     const peer_line& line = reached.line;
+    channel& to = *line.socket;
     const auto prefix = rendezvous::parse_prefix(line.in.bytes().first(rendezvous::prefix_bytes));
     const auto challenge = rendezvous::parse<rendezvous::challenge>(line.in.bytes());
     if (!prefix || prefix->kind != rendezvous::record_kind::challenge)
@@ -109,11 +111,11 @@ std::vector<seen_rank> ask(const std::string& target) {
     std::array<std::byte, rendezvous::reply::bytes> bytes;
     const auto fail = [&](int error) {
         throw std::runtime_error(fmt::format("the program at {} does not answer: {}", target,
-            error == ENODATA ? "it has closed the connection" : system_text(error)));
+            error == ENODATA ? "it has closed the connection" : to.why(error)));
     };
-    if (const int e = rendezvous::send_record(line.fd(), rendezvous::sealed(q, token, challenge->once, q.once), until))
+    if (const int e = rendezvous::send_record(to, rendezvous::sealed(q, token, challenge->once, q.once), until))
         fail(e);
-    if (const int e = receive_all(line.fd(), bytes.data(), bytes.size(), until)) fail(e);
+    if (const int e = receive_all(to, bytes.data(), bytes.size(), until)) fail(e);
     const auto reply = rendezvous::parse<rendezvous::reply>(bytes);
     if (!reply) throw std::runtime_error(fmt::format("another program listens at {}", target));
     if (!same(reply->proof, rendezvous::prove(token, challenge->once, q.once, bytes)))
@@ -122,7 +124,7 @@ std::vector<seen_rank> ask(const std::string& target) {
     if (reply->what != rendezvous::verdict::complete)
         throw std::runtime_error(fmt::format("the program at {} refuses: {}", target, reply->text));
     std::vector<seen_rank> all(std::min<std::uint64_t>(reply->group, answering::most));
-    if (const int e = receive_all(line.fd(), all.data(), all.size() * sizeof(seen_rank), until)) fail(e);
+    if (const int e = receive_all(to, all.data(), all.size() * sizeof(seen_rank), until)) fail(e);
     std::erase_if(all, [](seen_rank& r) { return !r.sound(); });
     return all;
 }

@@ -17,7 +17,7 @@ public:
             attempt& a = attempts_.back();
             descriptor fd = start_connect(at);
             if (!fd) fail(a, errno);
-            if (fd) a.line.socket = std::make_unique<own_socket>(std::move(fd));
+            if (fd) a.line.socket = std::make_unique<own_socket>(std::move(fd), cover_of(true));
         }
     }
 
@@ -30,7 +30,7 @@ public:
     }
     void watch(poll_set& p) const {
         for (const attempt& a : attempts_)
-            if (a.line.socket) p.add(a.line.fd(), a.stage == attempt::connecting ? POLLOUT : POLLIN);
+            if (a.line.socket) a.stage == attempt::connecting ? p.add(a.line.fd(), POLLOUT) : p.add(a.line);
     }
     /// The connection that `step` has had the reply of.
     peer_line take() { return std::move(attempts_[answered_].line); }
@@ -88,7 +88,7 @@ private:
             a.stage = attempt::challenged;
         }
         if (a.stage == attempt::challenged) {
-            const auto read = a.line.in.read(a.line.fd(), challenge::bytes);
+            const auto read = a.line.read(challenge::bytes);
             const auto p = parse_prefix(a.line.in.bytes().first(std::min(a.line.in.bytes().size(), prefix_bytes)));
             const auto c = read == arriving::whole ? parse<challenge>(a.line.in.bytes()) : std::nullopt;
             // Where the other program speaks first, and something else, the process of the handle is gone.
@@ -102,11 +102,11 @@ private:
             if (!c) return {};
             a.line.host = c->once, a.line.guest = knock_.once = random_bytes<nonce>();
             a.line.in.clear();
-            if (send_record(a.line.fd(), sealed(knock_, token_, a.line.host, a.line.guest), 0) != 0)
+            if (send_record(*a.line.socket, sealed(knock_, token_, a.line.host, a.line.guest), 0) != 0)
                 return fail(a, ECONNRESET), std::nullopt;
             a.stage = attempt::knocked;
         }
-        const auto read = a.line.in.read(a.line.fd(), reply::bytes);
+        const auto read = a.line.read(reply::bytes);
         if (read == arriving::ended) fail(a, ECONNRESET);
         if (read != arriving::whole) return {};
         const auto r = parse<reply>(a.line.in.bytes());

@@ -67,7 +67,7 @@ struct endpoint::state {
                 visitors.push_back({std::move(g.line), g.said, std::move(*its)});
         }
         // Whoever waits says nothing: it has gone, or is not one that waits.
-        std::erase_if(visitors, [](visitor& v) { return v.line.in.read(v.line.fd(), 1) != arriving::not_yet; });
+        std::erase_if(visitors, [](visitor& v) { return v.line.read(1) != arriving::not_yet; });
         if (visitors.size() > most_waiting) visitors.erase(visitors.begin());
         if (look_beside) look_beside();
     }
@@ -81,7 +81,7 @@ struct endpoint::state {
     }
     void watch(detail::poll_set& p) const {
         door->watch(p);
-        for (const detail::endpoints::visitor& v : visitors) p.add(v.line.fd(), POLLIN);
+        for (const detail::endpoints::visitor& v : visitors) p.add(v.line);
     }
 };
 

@@ -62,15 +62,15 @@ struct invitation {
     const std::vector<std::byte> list = encode_handles(i.handles);
     const digest proof = proof_of(list, v.line, token);
     const double until = seconds_now() + 1;
-    return v.line.send(a, token, until) && rendezvous::send_record(v.line.fd(), proof, until) == 0 &&
-           rendezvous::send_record(v.line.fd(), list, until) == 0;
+    return v.line.send(a, token, until) && rendezvous::send_record(*v.line.socket, proof, until) == 0 &&
+           rendezvous::send_record(*v.line.socket, list, until) == 0;
 }
 /// Behind that reply. None: what came is none.
 [[gnu::cold]] inline std::optional<invitation> read_invitation(
     const rendezvous::reply& a, const peer_line& from, std::string_view token, double until) {
     if (a.what != rendezvous::verdict::complete || a.size < 1 || a.size > 1 << 20) return {};
     std::vector<std::byte> bytes(invitation_bytes(static_cast<std::size_t>(a.size)));
-    if (receive_all(from.fd(), bytes.data(), bytes.size(), until) != 0) return {};
+    if (receive_all(*from.socket, bytes.data(), bytes.size(), until) != 0) return {};
     const auto list = rendezvous::bytes_view(bytes).subspan(sizeof(digest));
     digest proof;
     std::copy_n(bytes.begin(), proof.size(), proof.begin());

@@ -150,7 +150,7 @@ private:
             int missing = 0;
             for (int i = 1; i < list_.size(); ++i)
                 if (line(i).socket)
-                    hear_failure(i), p.add(line(i).fd(), POLLIN);
+                    hear_failure(i), p.add(line(i));
                 else
                     ++missing, look_for(i, began, p);
             if (missing == 0) break;
@@ -205,7 +205,7 @@ private:
         if (!w.call && !w.met) w.call.emplace(list_.at(i), said_, e_.token);
         if (!w.call) {
             // It was there and has this list, and now comes. Or ends: then its connection does, too.
-            if (w.line.in.read(w.line.fd(), 1) == arriving::not_yet) return p.add(w.line.fd(), POLLIN);
+            if (w.line.read(1) == arriving::not_yet) return p.add(w.line);
             w.met = false;
             return;
         }
@@ -280,7 +280,7 @@ private:
                     complete = a->what == rendezvous::verdict::complete;
                     if (!complete) hear(0, *a);
                 } else {
-                    p.add(line(0).fd(), POLLIN);
+                    p.add(line(0));
                     break;
                 }
             if (complete) break;

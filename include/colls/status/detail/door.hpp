@@ -99,7 +99,7 @@ private:
         if (all.size() > most) all.resize(most);
         if (a.what == rendezvous::verdict::complete) a.group = all.size();
         const double until = seconds_now() + 2;  // one that does not read keeps the others waiting
-        if (to.send(a, token_, until)) send_all(to.fd(), all.data(), all.size() * sizeof(seen_rank), until);
+        if (to.send(a, token_, until)) send_all(*to.socket, all.data(), all.size() * sizeof(seen_rank), until);
     }
 
     const place at_;

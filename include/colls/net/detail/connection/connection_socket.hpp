@@ -31,8 +31,9 @@ public:
     bool has_unread() const { return is_open() && readable && !reader.holding(); }
     /// The system has bytes to pass on that the peer's system has not acknowledged. If the socket were closed now,
     /// whatever the peer writes to it would be answered by a reset, and those bytes would be lost.
-    bool has_unacknowledged() const {
+    bool has_unacknowledged() {
         int bytes = 0;
+        if (can_write() && cover && (cover->flush(fd.get()), cover->has_unsent())) return true;
         return can_write() && ioctl(fd.get(), TIOCOUTQ, &bytes) == 0 && bytes > 0;
     }
 
@@ -44,6 +45,7 @@ public:
     /// -> unused, while no frame has been written: for another attempt.
     void cancel() {
         fd.close();
+        cover.reset();
         frames_written = 0;
         stage_ = stage::unused;
     }

@@ -71,15 +71,15 @@ public:
     bool is_over() const { return end_ == end_of_peer::reported; }
     bool is_reachable() const { return end_ == end_of_peer::unseen && peer_ != shared_->rank; }
     /// The peer has connected.
-    void accept(descriptor&& fd) {
+    void accept(channel&& from) {
         // A second connection in the peer's name: one of the two is not from that rank. The first one counts.
         if (!theirs_.is_unused() || is_over()) return;
-        theirs_.fd = std::move(fd);
+        static_cast<channel&>(theirs_) = std::move(from);
         if (!shared_->node.watch(theirs_)) return close(theirs_, errno);
         theirs_.accepted();
         const control_frame welcome = control_frame::welcome();
         ++theirs_.frames_written;
-        if (const int code = send_all(theirs_.fd.get(), welcome.data, welcome.bytes, 0)) stop_writing(theirs_, code);
+        if (const int code = send_all(theirs_, welcome.data, welcome.bytes, 0)) stop_writing(theirs_, code);
         if (!shared_->closing) connect();
         // The peer may never read the messages that the first control message was to be written behind: so that one
         // goes on the control socket, unless it is the final `leave`.
@@ -113,6 +113,8 @@ public:
     bool progress() {
         if (exhausted_ != 0) report_exhausted(std::exchange(exhausted_, 0));
         if (own_.is_connecting()) check_connecting();
+        for (connection_socket* s : {&own_, &theirs_})
+            if (s->cover && s->can_write()) s->cover->flush(s->fd.get());
         if (own_.carries_frames()) read(own_, most_reads);
         if (theirs_.is_open()) read(theirs_, most_reads);
         write_control();
@@ -133,7 +135,7 @@ public:
     }
 
     /// Something that was said or sent has not reached the peer's system.
-    bool is_leaving() const {
+    bool is_leaving() {
         return !is_over() &&
                (has_unwritten() || (!told_broken_ && (own_.has_unacknowledged() || theirs_.has_unacknowledged())));
     }
@@ -213,11 +215,12 @@ private:
             return;
         }
         if (state.is == connection_state::failed) return close(own_, state.error);
+        own_.cover = cover_of(true);
         std::byte hello[peer_hello_bytes];
         encode(peer_hello{shared_->group, shared_->rank, peer_}, hello);
         // It fits into a new socket's buffer. It fails where this rank was so slow that the peer dropped the
         // connection.
-        if (const int code = send_all(own_.fd.get(), hello, sizeof hello, 0))
+        if (const int code = send_all(own_, hello, sizeof hello, 0))
             return attempts_ < most_attempts ? connect_again() : close(own_, code);
         own_.connected();
     }
@@ -249,9 +252,10 @@ private:
             const char* const which = &s == &theirs_     ? "its connection"
                                       : while_connecting ? "cannot connect"
                                                          : "the connection to it";
-            const char* const why = code == 0        ? "closed by the other side"
-                                    : code == EPROTO ? "not of this protocol"
-                                                     : std::strerror(code);
+            const char* const why = code == 0                   ? "closed by the other side"
+                                    : s.cover && code == EPROTO ? s.cover->why()
+                                    : code == EPROTO            ? "not of this protocol"
+                                                                : std::strerror(code);
             std::snprintf(why_, sizeof why_, "%s: %s", which, why);
         }
         schedule();
@@ -304,7 +308,8 @@ private:
             m.msg_iov = v;
             const int count = outbox_.gather(v, most_iovecs, s.frames_written);
             m.msg_iovlen = static_cast<decltype(m.msg_iovlen)>(count);
-            const ssize_t n = sendmsg(s.fd.get(), &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+            const ssize_t n =
+                s.cover ? s.cover->write(s.fd.get(), v, count) : sendmsg(s.fd.get(), &m, MSG_NOSIGNAL | MSG_DONTWAIT);
             if (n < 0) {
                 if (errno == EINTR) continue;
                 write_failed(s);
@@ -322,7 +327,7 @@ private:
     // Returns how many bytes of a control message were written.
     std::size_t write_some(connection_socket& s, const std::byte* from, std::size_t bytes) {
         ssize_t n;
-        do n = ::send(s.fd.get(), from, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+        do n = s.write(from, bytes);
         while (n < 0 && errno == EINTR);
         if (n < 0) write_failed(s);
         s.written = s.written || n > 0;
@@ -379,7 +384,7 @@ private:
     // Returns how many bytes were read.
     std::size_t read_some(connection_socket& s, const iovec* v, int count) {
         ssize_t n;
-        do n = count == 1 ? ::recv(s.fd.get(), v->iov_base, v->iov_len, MSG_DONTWAIT) : readv(s.fd.get(), v, count);
+        do n = s.read(v, count);
         while (n < 0 && errno == EINTR);
         const std::size_t bytes = n > 0 ? static_cast<std::size_t>(n) : 0;
         // Less than there was room for: the socket is empty. If it has hung up, the next read says how it ended.
@@ -427,7 +432,7 @@ private:
     bool left_messages_ = false, left_control_ = false;  // `leave` has been read from that socket
     end_of_peer end_ = end_of_peer::unseen;
     double ended_at_ = 0;
-    char why_[96] = "";  // the first socket ended
+    char why_[160] = "";  // the first socket ended
 };
 
 }  // namespace colls::inline v1::detail

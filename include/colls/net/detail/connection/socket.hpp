@@ -218,11 +218,10 @@ inline bool may_try_again(int error) { return error == EAGAIN || error == EWOULD
 
 /// Sends or receives (POLLOUT, POLLIN) all bytes by the deadline. Returns 0, or an errno: ETIMEDOUT at the deadline,
 /// ENODATA if the other side has closed the connection before.
-inline int move_all(int fd, short events, char* data, std::size_t bytes, double until) {
-    for (char* const end = data + bytes; data != end;) {
-        const auto left = static_cast<std::size_t>(end - data);
-        const ssize_t n = events == POLLIN ? ::recv(fd, data, left, MSG_DONTWAIT)
-                                           : ::send(fd, data, left, MSG_NOSIGNAL | MSG_DONTWAIT);
+template <class Byte, class Move>
+int move_all(int fd, short events, Byte* data, std::size_t bytes, double until, Move move) {
+    for (Byte* const end = data + bytes; data != end;) {
+        const ssize_t n = move(data, static_cast<std::size_t>(end - data));
         if (n == 0) return ENODATA;
         if (n > 0)
             data += n;
@@ -232,12 +231,6 @@ inline int move_all(int fd, short events, char* data, std::size_t bytes, double 
             return ETIMEDOUT;
     }
     return 0;
-}
-inline int send_all(int fd, const void* data, std::size_t bytes, double until) {
-    return move_all(fd, POLLOUT, const_cast<char*>(static_cast<const char*>(data)), bytes, until);
-}
-inline int receive_all(int fd, void* data, std::size_t bytes, double until) {
-    return move_all(fd, POLLIN, static_cast<char*>(data), bytes, until);
 }
 
 }  // namespace colls::inline v1::detail

@@ -3,8 +3,8 @@
 // IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 
+#include <colls/net/detail/connection/channel.hpp>
 #include <colls/net/detail/connection/frame.hpp>
-#include <colls/net/detail/connection/socket.hpp>
 #include <colls/schedule.hpp>
 
 #include <pthread.h>
@@ -18,8 +18,7 @@ namespace colls::inline v1::detail {
 
 /// A socket that a tcp_node watches. Edge-triggered: `readable` and `writable` stay set until a call on the socket says
 /// that it would block.
-struct watched_socket {
-    descriptor fd;
+struct watched_socket : channel {
     watched_socket *previous = nullptr, *next = nullptr;  ///< in open_sockets
     bool readable = false, writable = false;
     bool hung_up = false;  ///< the peer has closed its side, or the connection has failed
@@ -68,7 +67,7 @@ private:
 struct tcp_connection_owner {
     virtual std::uint64_t group() const = 0;
     /// Takes an incoming connection of the group, whose hello has been read.
-    virtual void accept_connection(const peer_hello& hello, descriptor&& fd) = 0;
+    virtual void accept_connection(const peer_hello& hello, channel&& from) = 0;
     /// A watched socket has become readable or writable, or has hung up.
     virtual void socket_ready(watched_socket& socket) = 0;
     /// The system gives this process no descriptor for a connection that has come in; `code`: an errno.
@@ -99,6 +98,7 @@ public:
         if (!epoll_ || !watch(listening_))
             throw error(
                 errc::unsupported, error_text() << "colls: cannot watch sockets (epoll): " << system_text(errno));
+        cover_of(false);  // throws here, if ever
     }
     tcp_node(const tcp_node&) = delete;
     tcp_node& operator=(const tcp_node&) = delete;
@@ -200,6 +200,7 @@ private:
             make_room(false, most_silent);
             auto p = std::make_unique<pending_connection>();
             p->fd = std::move(fd);
+            p->cover = cover_of(false);
             p->since = seconds_now();
             p->readable = true;
             if (!watch(*p)) continue;
@@ -220,12 +221,12 @@ private:
                 ++i;
             }
     }
-    // Returns what was its descriptor.
-    descriptor drop(std::size_t i) {
+    // Returns what was its connection.
+    channel drop(std::size_t i) {
         unwatch(*pending_[i]);
-        descriptor fd = std::move(pending_[i]->fd);
+        channel was = std::move(static_cast<channel&>(*pending_[i]));
         pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
-        return fd;
+        return was;
     }
     void hand_over(std::size_t i, peer_hello hello, tcp_connection_owner& t) { t.accept_connection(hello, drop(i)); }
     void serve_pending() {
@@ -251,7 +252,7 @@ private:
     // sent is no hello, or that of another world.
     bool read_hello(pending_connection& p) {
         while (p.got < peer_hello_bytes) {
-            const ssize_t n = ::recv(p.fd.get(), p.bytes + p.got, peer_hello_bytes - p.got, MSG_DONTWAIT);
+            const ssize_t n = p.read(p.bytes + p.got, peer_hello_bytes - p.got);
             if (n > 0) {
                 p.got += static_cast<std::size_t>(n);
                 continue;

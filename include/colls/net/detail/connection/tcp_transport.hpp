@@ -55,10 +55,10 @@ public:
 
 private:
     std::uint64_t group() const override { return shared_.group; }
-    void accept_connection(const peer_hello& hello, descriptor&& fd) override {
+    void accept_connection(const peer_hello& hello, channel&& from) override {
         if (hello.to != shared_.rank || hello.from >= size_) return;
         ++accepted_;
-        at(hello.from).accept(std::move(fd));
+        at(hello.from).accept(std::move(from));
     }
     void socket_ready(watched_socket& s) override { at(s.peer).schedule(); }
     void connections_exhausted(int code) override { exhausted_ = code; }

@@ -44,14 +44,14 @@ private:
         const bool only = l_.ports == 1 && addresses_.size() == 1;
         const double limit = std::min(until_, seconds_now() + (only ? answer_timeout : answer_timeout_of_many));
         at_ = text_of(at);
-        fd_ = start_connect(at);
-        if (!fd_ && is_exhausted(errno))
+        line_ = {start_connect(at), nullptr};
+        if (!line_.fd && is_exhausted(errno))
             fail(errc::unsupported, l_,
                 error_text() << "cannot connect to rank 0 at " << at_ << ": " << system_text(errno));
-        if (!fd_) return failed(errno);
+        if (!line_.fd) return failed(errno);
         connection_state state;
-        while ((state = connected(fd_.get())).is == connection_state::no)
-            if (!wait_for(fd_.get(), POLLOUT, limit)) return failed(ETIMEDOUT);
+        while ((state = connected(line_.fd.get())).is == connection_state::no)
+            if (!wait_for(line_.fd.get(), POLLOUT, limit)) return failed(ETIMEDOUT);
         if (state.is == connection_state::failed) {
             if (!met_ || !only || state.error != ECONNREFUSED) return failed(state.error);
             if (refused_since_ == 0) refused_since_ = seconds_now();
@@ -61,29 +61,34 @@ private:
             return failed(state.error);
         }
         refused_since_ = 0;
+        line_.cover = cover_of(true);
 
         // This rank sends nothing before the other side has sent a challenge of this library.
         std::array<std::byte, prefix_bytes> theirs;
-        if (const int e = receive_all(fd_.get(), theirs.data(), theirs.size(), limit)) return failed(e);
+        const auto ended = [&](int e) {
+            if (e == EPROTO && line_.cover && only) refused(errc::invalid_argument, line_.cover->why());
+            return failed(e);
+        };
+        if (const int e = receive_all(line_, theirs.data(), theirs.size(), limit)) return ended(e);
         const auto version = parse_prefix(theirs);
         if (!version || version->kind != record_kind::challenge) return failed("another program listens there");
         met_ = true;
         const bool same_version = version->protocol == rendezvous_version;
         hello h{.once = random_bytes<nonce>(), .rank = l_.rank, .size = l_.size, .pid = getpid()};
         if (!same_version) {
-            send_record(fd_.get(), encode(h), limit);  // so that rank 0 learns of the other version
+            send_record(line_, encode(h), limit);  // so that rank 0 learns of the other version
             error_text text;
             text << "rank 0 uses colls " << *version << ", but this rank uses colls " << prefix{};
             if (only) refused(errc::mismatch, text);
             return failed(text);
         }
-        if (const int e = receive_all(fd_.get(), theirs_.data(), theirs_.size(), limit)) return failed(e);
+        if (const int e = receive_all(line_, theirs_.data(), theirs_.size(), limit)) return ended(e);
         ours_ = h.once;
-        if (const int e = send_record(fd_.get(), sealed(h, l_.token, theirs_, ours_), limit)) return failed(e);
+        if (const int e = send_record(line_, sealed(h, l_.token, theirs_, ours_), limit)) return ended(e);
 
         reply a;
         bool known = false;
-        if (const int e = receive_reply(a, known, limit)) return failed(e);
+        if (const int e = receive_reply(a, known, limit)) return ended(e);
         if (!known) {
             if (only)
                 refused(errc::invalid_argument,
@@ -97,19 +102,17 @@ private:
 
     bool failed(const char* why) {
         why_ = why;
-        fd_.close();
+        line_ = {};
         return false;
     }
     [[gnu::cold]] bool failed(int e) {
-        return failed(e == ENODATA     ? "the connection was closed"
-                      : e == ETIMEDOUT ? "no answer"
-                                       : system_text(e).c_str());
+        return failed(e == ENODATA ? "the connection was closed" : e == ETIMEDOUT ? "no answer" : line_.why(e).c_str());
     }
 
     /// The next reply; `known`: its sender knows the token. Returns an errno if none comes.
     [[gnu::cold]] int receive_reply(reply& to, bool& known, double limit) {
         std::array<std::byte, reply::bytes> bytes;
-        if (const int e = receive_all(fd_.get(), bytes.data(), bytes.size(), limit)) return e;
+        if (const int e = receive_all(line_, bytes.data(), bytes.size(), limit)) return e;
         const auto a = parse<reply>(bytes);
         if (!a) return EPROTO;
         known = same(a->proof, prove(l_.token, theirs_, ours_, bytes));
@@ -145,9 +148,9 @@ private:
             check_reply(a);
             if (a.what == verdict::complete) break;
         }
-        const address local = local_address(fd_.get());
+        const address local = local_address(line_.fd.get());
         std::vector<peer_line> lines;
-        lines.push_back({std::make_unique<own_socket>(std::move(fd_)), theirs_, ours_});
+        lines.push_back({std::make_unique<own_socket>(std::move(line_.fd), std::move(line_.cover)), theirs_, ours_});
         return std::make_unique<rank_star>(l_, timeout_, std::move(lines), local);
     }
     [[noreturn]] void fail_lost(int error) {
@@ -156,7 +159,7 @@ private:
         if (error == ENODATA)
             text << "closed the connection before all ranks had connected: has it failed?";
         else
-            text << "the connection failed: " << std::strerror(error);
+            text << "the connection failed: " << line_.why(error);
         fail(errc::peer_failed, l_, text, 0);
     }
 
@@ -166,7 +169,7 @@ private:
              << ", within " << timeout_ << " s";
         if (!why_.empty()) text << "; the last attempt: " << why_;
         text << ". Was rank 0 started? Are COLLS_MASTER_ADDR (or MASTER_ADDR) and its port right, and the same for all "
-                "ranks? Is there a firewall?";
+                "ranks? Have all COLLS_TLS, or none? Is there a firewall?";
         fail(errc::timeout, l_, text, 0);
     }
 
@@ -174,7 +177,7 @@ private:
     double timeout_, until_, resolved_at_ = 0;
     const char* unknown_ = "";  ///< why the name is not known
     std::vector<address> addresses_;
-    descriptor fd_;  ///< the connection to rank 0
+    channel line_;  ///< the connection to rank 0
     nonce ours_{}, theirs_{};
     bool met_ = false;                     ///< a rank 0, of this job or of another one, has answered
     double refused_since_ = 0;             ///< nothing listens there any more

@@ -28,7 +28,9 @@ public:
 
     /// `name`: this process's, in texts.
     door(descriptor&& listening, std::string_view token, std::string name)
-        : listening_(std::move(listening)), token_(token), name_(std::move(name)) {}
+        : listening_(std::move(listening)), token_(token), name_(std::move(name)) {
+        cover_of(false);  // throws here, if ever
+    }
 
     std::vector<guest> guests;  ///< connections that have shown it: for the owner to take
     /// Called for each refusal.
@@ -49,18 +51,22 @@ public:
             }
             exhausted_since_ = 0;
             const address from = remote_address(fd.get());
-            peer_line to{std::make_unique<own_socket>(std::move(fd)), rendezvous::random_bytes<rendezvous::nonce>()};
-            if (rendezvous::send_record(to.fd(), encode(rendezvous::challenge{.once = to.host}), 0) == 0)
+            peer_line to{std::make_unique<own_socket>(std::move(fd), cover_of(false)),
+                rendezvous::random_bytes<rendezvous::nonce>()};
+            if (rendezvous::send_record(*to.socket, encode(rendezvous::challenge{.once = to.host}), 0) == 0)
                 silent_.push_back({std::move(to), from, now});
         }
         const double limit = now - (accepts(now) ? patience : crowded_patience);
         for (std::size_t i = 0; i < silent_.size(); ++i)  // by number: a refusal adds one
-            if (!hear(silent_[i]) || silent_[i].since < limit) silent_[i].line.socket.reset();
+            if (!hear(silent_[i]) || silent_[i].since < limit) {
+                if (silent_[i].line.socket) note_uncovered(silent_[i]);
+                silent_[i].line.socket.reset();
+            }
         std::erase_if(silent_, [](const silent& s) { return !s.line.socket; });
     }
     void watch(poll_set& p) const {
         if (accepts(seconds_now())) p.add(listening_.fd.get(), POLLIN);
-        for (const silent& s : silent_) p.add(s.line.fd(), POLLIN);
+        for (const silent& s : silent_) p.add(s.line);
     }
     /// Says why, and reads what the other side still sends: closing a connection with unread data sends a reset, which
     /// would overtake the reply.
@@ -90,21 +96,35 @@ private:
     };
 
     bool accepts(double now) const { return silent_.size() < most_silent && now >= next_accept_; }
+    void note_uncovered(const silent& s) {
+        if (const auto& cover = s.line.socket->cover; cover && !cover->is_known())
+            on_refusal(rendezvous::verdict::wrong_token,
+                error_text() << "a process on " << host_text(s.from) << " has not begun TLS: is COLLS_TLS set there?");
+    }
+    // Where TLS has refused the other side, it is to read why.
+    bool is_refused(silent& s) {
+        const stream_cover* const cover = s.line.socket->cover.get();
+        if (cover == nullptr || cover->why()[0] == '\0') return false;
+        on_refusal(rendezvous::verdict::wrong_token,
+            error_text() << "of a process on " << host_text(s.from) << ": " << cover->why());
+        s.line.socket->cover.reset();
+        shutdown(s.line.fd(), SHUT_WR);
+        return s.refused = true;
+    }
     // False: it is no silent one any more.
     [[gnu::cold]] bool hear(silent& s) {
         using namespace rendezvous;
         arriving& in = s.line.in;
         if (s.refused) {
             in.clear();
-            return in.read(s.line.fd(), 64) != arriving::ended;
+            return s.line.read(64) != arriving::ended;
         }
-        if (const auto read = in.read(s.line.fd(), prefix_bytes); read != arriving::whole)
-            return read == arriving::not_yet;
+        if (const auto read = s.line.read(prefix_bytes); read != arriving::whole)
+            return read == arriving::not_yet || is_refused(s);
         const auto p = parse_prefix(in.bytes().first(prefix_bytes));
         if (!p || p->kind != Record::kind) return false;
         if (p->protocol != rendezvous_version) return refuse_version(s, *p);
-        if (const auto read = in.read(s.line.fd(), Record::bytes); read != arriving::whole)
-            return read == arriving::not_yet;
+        if (const auto read = s.line.read(Record::bytes); read != arriving::whole) return read == arriving::not_yet;
         const auto r = parse<Record>(in.bytes());
         if (!r) return false;
         s.line.guest = r->once;

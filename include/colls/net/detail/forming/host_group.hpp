@@ -89,7 +89,7 @@ struct forming {
     own.size = f.size;
     own.label = groups_made.fetch_add(1, std::memory_order_relaxed);
     own.messages = messages;
-    own.verbs = f.env.verbs ? 1 : f.env.any_network && hosts::open_verbs != nullptr ? 2 : 0;
+    own.verbs = f.env.verbs ? 1 : f.env.any_network && hosts::open_verbs != nullptr && !is_covered() ? 2 : 0;
     f.all = f.gather(own);
     const member_record& first = f.all[0];
     for (int r = 1; r < f.size; ++r) {

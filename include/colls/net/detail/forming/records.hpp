@@ -9,14 +9,12 @@
 //
 // The token itself never travels. Neither side trusts the other before that one has shown that it knows the token: so a
 // stray connection or another job can neither join the group nor take a rank from it. The digests do not protect what
-// follows: exchanges (star.hpp) and the ranks' data are neither encrypted nor authenticated, and a host that can change
-// packets on the network can take a connection over. A token that is easily guessed (as are those made from a job's
-// identity) keeps mistakes out, not attackers.
+// follows: exchanges (star.hpp) and the ranks' data; docs/security.md says what does.
 // IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 
 #include <colls/detail/support/cores.hpp>
-#include <colls/net/detail/connection/socket.hpp>
+#include <colls/net/detail/connection/channel.hpp>
 #include <colls/net/detail/forming/digest.hpp>
 
 #include <algorithm>
@@ -244,8 +242,8 @@ std::optional<Record> parse(bytes_view from) {
 }
 
 /// send_all of a record.
-inline int send_record(int fd, bytes_view record, double until) {
-    return send_all(fd, record.data(), record.size(), until);
+inline int send_record(channel& to, bytes_view record, double until) {
+    return send_all(to, record.data(), record.size(), until);
 }
 
 /// The digest of a record (without its own last 32 bytes), which shows that its writer knows the token. The two nonces

@@ -107,7 +107,7 @@ private:
         std::vector<int> watched;
         for (int r = 1; r < l_.size; ++r)
             if (at(r).line.socket) {
-                polls_.add(at(r).line.fd(), POLLIN);
+                polls_.add(at(r).line);
                 watched.push_back(r);
             }
         door_->watch(polls_);
@@ -119,7 +119,7 @@ private:
     }
     /// A rank sends nothing behind its hello: it has ended, or is none.
     void look_at(int rank) {
-        if (at(rank).line.in.read(at(rank).line.fd(), 1) != arriving::not_yet) drop(rank);
+        if (at(rank).line.read(1) != arriving::not_yet) drop(rank);
     }
     void drop(int rank) {
         at(rank).line.socket.reset();

@@ -21,8 +21,9 @@ namespace colls::inline v1::detail {
 
 /// A socket that a forked child closes.
 struct own_socket : watched_socket {
-    explicit own_socket(descriptor&& f) {
+    explicit own_socket(descriptor&& f, std::unique_ptr<stream_cover> c = nullptr) {
         fd = std::move(f);
+        cover = std::move(c);
         open_sockets::all().add(*this);
     }
     own_socket(const own_socket&) = delete;
@@ -35,10 +36,10 @@ class arriving {
 public:
     enum outcome { not_yet, whole, ended };
     /// Reads until there are `wanted` bytes. Never waits.
-    outcome read(int fd, std::size_t wanted) {
+    outcome read(channel& from, std::size_t wanted) {
         bytes_.resize(std::max(bytes_.size(), wanted));
         while (got_ < wanted) {
-            const ssize_t n = ::recv(fd, bytes_.data() + got_, wanted - got_, MSG_DONTWAIT);
+            const ssize_t n = from.read(bytes_.data() + got_, wanted - got_);
             if (n > 0)
                 got_ += static_cast<std::size_t>(n);
             else if (n == 0 || errno != EINTR)
@@ -61,9 +62,10 @@ struct peer_line {
     arriving in{};
 
     int fd() const { return socket->fd.get(); }
+    arriving::outcome read(std::size_t wanted) { return in.read(*socket, wanted); }
     /// False: the connection has ended, or its buffer is full of what the peer does not read.
     bool send(const rendezvous::reply& a, std::string_view token, double until = 0) const {
-        return rendezvous::send_record(fd(), rendezvous::sealed(a, token, host, guest), until) == 0;
+        return rendezvous::send_record(*socket, rendezvous::sealed(a, token, host, guest), until) == 0;
     }
 };
 
@@ -72,8 +74,14 @@ class poll_set {
 public:
     /// After a wait the next one begins a new set.
     void add(int fd, short events) {
-        if (std::exchange(waited_, false)) all_.clear();
+        if (std::exchange(waited_, false)) all_.clear(), unread_ = false;
         all_.push_back({fd, events, 0});
+    }
+    void add(const peer_line& l) {
+        add(l.fd(), POLLIN);
+        if (!l.socket->has_unread()) return;
+        all_.back().events = POLLIN | POLLOUT;  // it is ready, though the socket is empty
+        unread_ = true;
     }
     /// At most until then, and for a short time, after which a wait hook has its turn.
     void wait(double until) {
@@ -82,7 +90,7 @@ public:
     }
     void wait_without_hook(int milliseconds) {
         if (std::exchange(waited_, true)) all_.clear();
-        if (poll(all_.data(), all_.size(), milliseconds) < 0)
+        if (poll(all_.data(), all_.size(), unread_ ? 0 : milliseconds) < 0)
             for (pollfd& p : all_) p.revents = 0;  // interrupted by a signal
     }
     /// Whether the socket has something to say that was added as number `i`.
@@ -90,7 +98,7 @@ public:
 
 private:
     std::vector<pollfd> all_;
-    bool waited_ = false;
+    bool waited_ = false, unread_ = false;
 };
 
 /// "rank 2", "ranks 2, 5-7, 9", of the numbers below n that `is` says yes to; shortened if they are many.
@@ -145,7 +153,7 @@ public:
         for (poll_set p;;) {
             int missing = none;
             for (std::size_t i = 0; i < lines_.size(); ++i) {
-                if (lines_[i].socket) p.add(lines_[i].fd(), POLLIN);
+                if (lines_[i].socket) p.add(lines_[i]);
                 if (lines_[i].socket && !heard[i] && missing == none) missing = static_cast<int>(i);
             }
             if (missing == none) break;
@@ -194,7 +202,7 @@ public:
         if (why.starts_with("colls: ")) why.remove_prefix(7);
         const auto bytes = encode(rendezvous::refusal(code, about, why));
         for (const peer_line& l : lines_)
-            if (l.socket) rendezvous::send_record(l.fd(), bytes, 0);
+            if (l.socket) rendezvous::send_record(*l.socket, bytes, 0);
         drain();
     }
     /// Tells the others, and throws.
@@ -228,12 +236,12 @@ protected:
     peer_line& line(int i) { return lines_[static_cast<std::size_t>(i)]; }
     const peer_line& line(int i) const { return lines_[static_cast<std::size_t>(i)]; }
     void send(int i, rendezvous::bytes_view message, double until) {
-        if (rendezvous::send_record(line(i).fd(), message, until) != 0) hear_end(i);
+        if (rendezvous::send_record(*line(i).socket, message, until) != 0) hear_end(i);
     }
     /// A reply that has arrived as a whole. Throws where the connection has ended.
     [[gnu::cold]] std::optional<rendezvous::reply> read_reply(int i) {
         peer_line& l = line(i);
-        const auto read = l.in.read(l.fd(), rendezvous::reply::bytes);
+        const auto read = l.read(rendezvous::reply::bytes);
         if (read == arriving::not_yet) return {};
         const auto a = read == arriving::whole
                            ? rendezvous::parse<rendezvous::reply>(l.in.bytes().first(rendezvous::reply::bytes))
@@ -245,12 +253,8 @@ protected:
     /// Throws if the next bytes are not those of an exchange.
     [[gnu::cold]] void hear_failure(int i) {
         peer_line& l = line(i);
-        std::byte first{};
-        if (!l.in.bytes().empty())
-            first = l.in.bytes()[0];
-        else if (const ssize_t n = ::recv(l.fd(), &first, 1, MSG_PEEK | MSG_DONTWAIT); n < 0 && may_try_again(errno))
-            return;
-        if (first == data_mark) return;
+        if (l.in.bytes().empty() && l.read(1) == arriving::not_yet) return;
+        if (!l.in.bytes().empty() && l.in.bytes()[0] == data_mark) return;
         if (const auto a = read_reply(i)) hear(i, *a);
     }
     /// What the other side says outside of an exchange: that it gives up. Throws.
@@ -281,7 +285,7 @@ private:
         peer_line& l = line(i);
         hear_failure(i);
         if (!l.in.bytes().empty() && l.in.bytes()[0] != data_mark) return false;  // a part of a reply
-        const auto read = l.in.read(l.fd(), 1 + bytes);
+        const auto read = l.read(1 + bytes);
         if (read == arriving::ended) lost(i);
         if (read != arriving::whole || l.in.bytes()[0] != data_mark) return false;
         std::memcpy(to, l.in.bytes().data() + 1, bytes);
@@ -297,7 +301,7 @@ private:
             bool open = false;
             for (peer_line& l : lines_) {
                 ssize_t n = 1;
-                while (l.socket && n > 0) n = ::recv(l.fd(), waste, sizeof waste, MSG_DONTWAIT);
+                while (l.socket && n > 0) n = l.socket->read(waste, sizeof waste);
                 if (n == 0 || !may_try_again(errno)) l.socket.reset();
                 open = open || l.socket;
             }

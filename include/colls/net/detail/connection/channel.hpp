@@ -1,0 +1,83 @@
+// One end of a connection: a socket, and, where COLLS_TLS asks for it, what hides and proves the bytes that it carries.
+// IWYU pragma: private, include <colls/world.hpp>
+#pragma once
+
+#include <colls/detail/support/descriptor.hpp>
+#include <colls/detail/support/environment.hpp>
+#include <colls/net/detail/connection/socket.hpp>
+
+#include <sys/uio.h>
+#include <memory>
+
+namespace colls::inline v1::detail {
+
+/// Encrypts the bytes of one connection, whose non-blocking socket each call gets. The two sides make themselves known
+/// within these calls: no other call is needed for that but a `read` whenever bytes have arrived.
+class stream_cover {
+public:
+    virtual ~stream_cover() = default;
+    /// As readv and sendmsg. EAGAIN: nothing has arrived, or nothing more can be taken now. EPROTO: the peer is not
+    /// trusted, or the bytes are not its own: `why` says how. What `write` has taken it may send only later.
+    virtual ssize_t read(int fd, const iovec* v, int count) = 0;
+    virtual ssize_t write(int fd, const iovec* v, int count) = 0;
+    /// Sends what can be sent now of what `write` has taken. False: the socket is full.
+    virtual bool flush(int fd) = 0;
+    /// `write` has taken bytes that have not been sent.
+    virtual bool has_unsent() const = 0;
+    /// Bytes that the socket does not show any more wait for a `read`.
+    virtual bool has_unread() const = 0;
+    /// Each side has shown the other one who it is.
+    virtual bool is_known() const = 0;
+    virtual const char* why() const = 0;
+};
+
+/// Makes the cover of a connection; `connects`: of the side that connects. Throws invalid_argument where the files of
+/// COLLS_TLS are of no use. Null: the program does not include tls.hpp.
+inline std::unique_ptr<stream_cover> (*make_cover)(bool connects) = nullptr;
+
+inline bool is_covered() { return variable("COLLS_TLS") != nullptr; }
+/// None where COLLS_TLS is not set. Throws.
+[[gnu::cold]] inline std::unique_ptr<stream_cover> cover_of(bool connects) {
+    if (!is_covered()) return nullptr;
+    if (make_cover == nullptr)
+        throw error(errc::unsupported,
+            "colls: COLLS_TLS asks for TLS, which this program does not have: include <colls/tls.hpp>, and link "
+            "colls::tls");
+    return make_cover(connects);
+}
+
+struct channel {
+    descriptor fd;
+    std::unique_ptr<stream_cover> cover;  ///< null: the bytes travel as they are
+
+    ssize_t read(const iovec* v, int count) {
+        if (cover) return cover->read(fd.get(), v, count);
+        return count == 1 ? ::recv(fd.get(), v->iov_base, v->iov_len, MSG_DONTWAIT) : readv(fd.get(), v, count);
+    }
+    ssize_t read(void* to, std::size_t bytes) {
+        const iovec v{to, bytes};
+        return read(&v, 1);
+    }
+    ssize_t write(const void* from, std::size_t bytes) {
+        const iovec v{const_cast<void*>(from), bytes};
+        return cover ? cover->write(fd.get(), &v, 1) : ::send(fd.get(), from, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+    bool has_unread() const { return cover && cover->has_unread(); }
+    /// Why the last call has failed, with that errno.
+    std::string why(int error) const { return error == EPROTO && cover ? cover->why() : system_text(error).c_str(); }
+};
+
+/// As move_all.
+[[gnu::cold]] inline int send_all(channel& to, const void* data, std::size_t bytes, double until) {
+    const int failed = move_all(to.fd.get(), POLLOUT, static_cast<const char*>(data), bytes, until,
+        [&](const char* at, std::size_t left) { return to.write(at, left); });
+    while (failed == 0 && to.cover && !to.cover->flush(to.fd.get()))
+        if (!wait_for(to.fd.get(), POLLOUT, until)) return ETIMEDOUT;
+    return failed;
+}
+[[gnu::cold]] inline int receive_all(channel& from, void* data, std::size_t bytes, double until) {
+    return move_all(from.fd.get(), POLLIN, static_cast<char*>(data), bytes, until,
+        [&](char* at, std::size_t left) { return from.read(at, left); });
+}
+
+}  // namespace colls::inline v1::detail
