@@ -17,10 +17,14 @@ macro(colls_find_mpis)
     endif()
 endmacro()
 
-# Appends `abi`, an MPI with the ABI of MPI 5, to `mpis`: that whose wrapper is called `mpicxx_abi`, with the launcher beside it.
+# Appends `abi`, an MPI with the ABI of MPI 5, to `mpis`: that whose wrapper is called `mpicxx_abi`, with the launcher beside it. In
+# PATH, or where scripts/setup --all puts it.
 macro(colls_find_abi_mpi)
     list(APPEND mpis abi)
-    find_program(COLLS_MPICXX_abi mpicxx_abi)
+    set(caches "$ENV{XDG_CACHE_HOME}" "$ENV{HOME}/.cache")
+    list(REMOVE_ITEM caches "")
+    list(GET caches 0 cache)
+    find_program(COLLS_MPICXX_abi mpicxx_abi PATHS "${cache}/colls/mpich/venv/bin")
     if(COLLS_MPICXX_abi)
         cmake_path(GET COLLS_MPICXX_abi PARENT_PATH abi_folder)
         find_program(COLLS_MPIRUN_abi NAMES mpirun mpiexec PATHS ${abi_folder} NO_DEFAULT_PATH)

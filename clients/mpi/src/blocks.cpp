@@ -9,35 +9,37 @@ namespace colls_mpi {
 block_list::block_list(
     const void* base, const numbers& counts, const numbers& displacements, MPI_Datatype type, int size) {
     const layout l = layout_of(type);
-    for (int i = 0; i < size; ++i)
-        add({displaced(base, displacements[i] * l.extent), static_cast<std::size_t>(counts[i]), type, l});
+    fill(size, [&](int i) {
+        return block{displaced(base, displacements[i] * l.extent), static_cast<std::size_t>(counts[i]), type, l};
+    });
 }
 block_list::block_list(
     const void* base, const numbers& counts, const numbers& displacements, const MPI_Datatype types[], int size) {
-    for (int i = 0; i < size; ++i) {
+    fill(size, [&](int i) {
         // The type of an empty block is looked at by no one.
         const layout l = counts[i] > 0 ? layout_of(types[i]) : layout{};
-        add({displaced(base, displacements[i]), static_cast<std::size_t>(counts[i]), types[i], l});
-    }
+        return block{displaced(base, displacements[i]), static_cast<std::size_t>(counts[i]), types[i], l};
+    });
 }
 
-void block_list::add(const block& b) {
-    const std::size_t bytes = colls::detail::capped_product(b.count, b.lies.size);
-    if (bytes > 0) {
-        if (total_ == 0) data_ = b.data;
-        in_row_ = in_row_ && b.lies.in_row && b.data == data_ + total_;
+template <class BlockAt>
+void block_list::fill(int size, const BlockAt& block_at) {
+    bytes_.reserve(static_cast<std::size_t>(size));
+    for (int i = 0; i < size; ++i) {
+        const block b = block_at(i);
+        const std::size_t bytes = colls::detail::capped_product(b.count, b.lies.size);
+        if (bytes > 0) {
+            if (total_ == 0) data_ = b.data;
+            in_row_ = in_row_ && b.lies.in_row && b.data == data_ + total_;
+        }
+        bytes_.push_back(bytes);
+        total_ = colls::detail::capped_sum(total_, bytes);
     }
-    blocks_.push_back(b);
-    bytes_.push_back(bytes);
-    total_ = colls::detail::capped_sum(total_, bytes);
+    for (int i = 0; i < size && !in_row_; ++i) blocks_.push_back(block_at(i));
 }
 
 std::size_t block_list::bytes_before(int i) const {
     return std::accumulate(bytes_.begin(), bytes_.begin() + i, std::size_t{0});
-}
-void block_list::pack_one(int i, std::byte* to) const {
-    const block& b = blocks_[static_cast<std::size_t>(i)];
-    pack(b.data, b.count, b.type, b.lies, to);
 }
 void block_list::pack_all(std::byte* to) const {
     for (const block& b : blocks_) {

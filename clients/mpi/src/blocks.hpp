@@ -27,9 +27,8 @@ public:
     /// All data lies in a row, from `data` on.
     bool in_row() const { return in_row_; }
     std::byte* data() const { return data_; }
-    /// Copies blocks to memory in which they lie in a row, and back.
+    /// Copies blocks that do not lie in a row to memory in which they do, and back.
     void pack_all(std::byte* to) const;
-    void pack_one(int i, std::byte* to) const;
     void unpack_all(const std::byte* from) const;
     /// The program may free the datatypes before `unpack_all`.
     void keep_types();
@@ -41,9 +40,10 @@ private:
         MPI_Datatype type;
         layout lies;
     };
-    void add(const block& b);
+    template <class BlockAt>
+    void fill(int size, const BlockAt& block_at);
 
-    std::vector<block> blocks_;
+    std::vector<block> blocks_;  // none where all data lies in a row
     std::vector<kept_type> kept_;
     std::vector<std::size_t> bytes_;
     std::size_t total_ = 0;

@@ -19,7 +19,8 @@ using namespace colls_mpi;
 /// Whether a communicator's processes meet depends on what is the same on all of them.
 template <class Call>
 int behind_others(MPI_Comm comm, const Call& call) {
-    if (configured().on && comm != MPI_COMM_NULL && has_several_of_this_world(comm)) {
+    const shared_group* const g = existing_group_of(comm);
+    if (g != nullptr ? (*g)->several : configured().on && comm != MPI_COMM_NULL && has_several_of_this_world(comm)) {
         try {
             meet(comm);
         } catch (const mpi_failure& e) {

@@ -1,6 +1,7 @@
 #include "groups.hpp"
 
 #include "configuration.hpp"
+#include "failure.hpp"
 #include "outstanding.hpp"
 
 #include <colls/bootstrap/member_exchange.hpp>
@@ -52,8 +53,10 @@ shared_group add_group() {
     return added;
 }
 
+std::atomic<unsigned long> forgotten = 0;  // groups, whose communicators' handles MPI may give to others
 // MPI calls it where the program frees the communicator. The value of the attribute is a shared_group.
 int forget(MPI_Comm, int, void* value, void*) {
+    ++forgotten;
     delete static_cast<shared_group*>(value);
     return MPI_SUCCESS;
 }
@@ -93,14 +96,20 @@ bool is_of_this_world(MPI_Group own) {
     return std::find(in_world.begin(), in_world.end(), MPI_UNDEFINED) == in_world.end();
 }
 
-colls::communicator join(MPI_Comm comm) {
-    static std::once_flag once;
-    std::call_once(once, [] { colls::set_wait_hook([](void*) { advance(); }); });
-    meet(comm);
-    // The program may use each communicator from another thread. The hook advances the other groups.
-    return colls::mpi::communicator_of(comm, {.alone = true});
-}
+/// The ranks of a communicator exchange bytes by MPI.
+class exchange_over final : public colls::member_exchange {
+public:
+    explicit exchange_over(MPI_Comm comm) : comm_(comm) {}
+    void all_gather(const void* own, std::size_t bytes, void* all) override {
+        const int n = static_cast<int>(bytes);
+        MPI_Request request = MPI_REQUEST_NULL;
+        check(PMPI_Iallgather(own, n, MPI_BYTE, all, n, MPI_BYTE, comm_, &request), "MPI_Iallgather");
+        finish(request, "MPI_Iallgather");
+    }
 
+private:
+    const MPI_Comm comm_;
+};
 /// The ranks of a group exchange bytes by its calls.
 class exchange_in final : public colls::member_exchange {
 public:
@@ -114,16 +123,29 @@ public:
 private:
     group& group_;
 };
-/// One more group of the same ranks, by calls of a group that there is. Those of MPI take milliseconds where ranks
-/// share cores, which MPICH does not yield, and each communicator of MPI takes one of 2,000 contexts.
+/// A group over shared memory; of no group, on all ranks alike, where they do not share it.
+colls::communicator join_on_one_host(const group& g, colls::member_exchange& way) {
+    colls::communicator joined = colls::detail::group_of_one_host(g.rank, g.size, way, true);
+    if (joined.size() > 0) joined.context().hook = &colls::mpi::make_progress;
+    return joined;
+}
+colls::communicator join(MPI_Comm comm, const group& g) {
+    static std::once_flag once;
+    std::call_once(once, [] { colls::set_wait_hook([](void*) { advance(); }); });
+    exchange_over way(comm);
+    if (colls::communicator joined = join_on_one_host(g, way); joined.size() > 0) return joined;
+    meet(comm);
+    // The program may use each communicator from another thread. The hook advances the other groups.
+    return colls::mpi::communicator_of(comm, {.shared_memory = false, .alone = true});
+}
+/// One more group of the same ranks, by calls of a group that there is, since each communicator of MPI takes one of
+/// 2,000 contexts.
 colls::communicator join_beside(MPI_Comm comm, group& first) {
     const int number = static_cast<int>(first.others.size()) + 1;
     if (colls::communicator joined = colls::mpi::detail::beside(first.comm, number); joined.size() > 0) return joined;
     exchange_in way(first);
-    colls::communicator joined = colls::detail::group_of_one_host(first.rank, first.size, way, true);
-    if (joined.size() == 0) return join(comm);
-    joined.context().hook = &colls::mpi::make_progress;
-    return joined;
+    colls::communicator joined = join_on_one_host(first, way);
+    return joined.size() > 0 ? std::move(joined) : join(comm, first);
 }
 void set_deadline(colls::communicator& comm) {
     if (!configured().timeout) comm.set_timeout(std::chrono::seconds::max());
@@ -138,7 +160,7 @@ const shared_group* make_group(MPI_Comm comm) {
     PMPI_Comm_rank(comm, &g.rank);
     g.several = has_several_of_this_world(comm);
     if (g.several && between == 0) {
-        g.comm = join(comm);
+        g.comm = join(comm, g);
         set_deadline(g.comm);
     }
     if (PMPI_Comm_set_attr(comm, keyval, kept.get()) != MPI_SUCCESS)
@@ -150,10 +172,22 @@ const shared_group* make_group(MPI_Comm comm) {
 bool find(MPI_Comm comm, const shared_group*& g) {
     if (!configured().on || comm == MPI_COMM_NULL || ended.load(std::memory_order_relaxed)) return false;
     if (keyval == MPI_KEYVAL_INVALID && !prepare_keyval()) return false;
+    // That of the thread's latest call: MPI takes longer to find it.
+    static thread_local struct {
+        MPI_Comm comm;
+        const shared_group* g;
+        unsigned long forgotten;
+    } latest;
+    const unsigned long before = forgotten.load(std::memory_order_acquire);
+    if (latest.g != nullptr && latest.comm == comm && latest.forgotten == before) {
+        g = latest.g;
+        return true;
+    }
     void* value = nullptr;
     int there = 0;
     if (PMPI_Comm_get_attr(comm, keyval, &value, &there) != MPI_SUCCESS) return false;
     g = there != 0 ? static_cast<shared_group*>(value) : nullptr;
+    latest = {comm, g, before};
     return true;
 }
 

@@ -64,16 +64,19 @@ bool must_advance();
 /// Advances all outstanding calls without waiting. Does nothing where another thread does just that.
 void advance();
 
-/// Advances until `over()`, which makes progress for MPI.
+/// Advances until `over()`, which makes progress for MPI. Behind so many looks it yields.
 template <class Over>
-void advance_until(const Over& over) {
+void advance_until(const Over& over, int looks_without_yield = 64) {
     for (int looks = 0; !over(); ++looks) {
         advance();
-        if (looks >= 64) sched_yield();
+        if (looks >= looks_without_yield) sched_yield();
     }
 }
-/// As MPI_Wait, of a request that this library has started.
+/// As MPI_Wait, of a request of the program's.
 int complete(MPI_Request& request, MPI_Status* status);
+/// Waits for a request that this library has started by `call`. After some 100 us it yields, as MPICH's MPI_Wait does
+/// not where ranks share cores. Throws mpi_failure.
+void finish(MPI_Request& request, const char* call);
 /// A barrier of the processes of a communicator, in front of a function of MPI that waits for all of them and cannot be
 /// interrupted: behind the barrier no rank waits in that function for one that waits for an outstanding call.
 void meet(MPI_Comm comm);

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <iterator>
 #include <unordered_map>
 #include <vector>
@@ -298,7 +299,9 @@ table make_table() {
 
 bool for_each_part(MPI_Datatype type, const part_function& f) { return for_each_part(contents(type), f); }
 
-layout layout_of(MPI_Datatype type) {
+namespace {
+
+layout find_layout(MPI_Datatype type) {
     MPI_Count size = 0;
     MPI_Aint lower = 0, extent = 0, first = 0, length = 0;
     PMPI_Type_size_x(type, &size);
@@ -307,6 +310,27 @@ layout layout_of(MPI_Datatype type) {
     layout l{static_cast<std::size_t>(size), extent, first, first + length, false};
     l.in_row = first == 0 && extent == size && length == size && data_is_in_order(type);
     return l;
+}
+
+}  // namespace
+
+layout layout_of(MPI_Datatype type) {
+    // Predefined datatypes stay as they are: the program cannot free them.
+    struct entry {
+        bool is_known;
+        MPI_Datatype type;
+        layout lies;
+    };
+    static thread_local entry recent[16];
+    std::uintptr_t bits = 0;
+    std::memcpy(&bits, &type, sizeof type);  // a pointer or an integer
+    entry& e = recent[(bits ^ bits >> 9) % std::size(recent)];
+    if (!e.is_known || e.type != type) {
+        const layout l = find_layout(type);
+        if (!is_predefined(type)) return l;
+        e = {true, type, l};
+    }
+    return e.lies;
 }
 
 known_type known_type_of(MPI_Datatype type) {

@@ -59,7 +59,7 @@ bool is_writable(const range& pages) {
 int main() {
     Dl_info where{};
     if (dladdr(reinterpret_cast<void*>(called_for_fortran()), &where) == 0) return 2;
-    const bool bound = std::strstr(where.dli_fname, "libcolls_mpi.so") != nullptr;
+    const bool bound = std::strstr(where.dli_fname, "/libcolls_mpi") != nullptr;
     const range pages = protected_pages();
     const bool left_open = pages.begin == pages.end || is_writable(pages);
     std::printf("PMPI_Barrier is that of %s; the table of addresses is %s\n", where.dli_fname,

@@ -1033,6 +1033,24 @@ void use_communicators(int many) {
         if (i % 16 < 12) sum_of_ranks(one);
         MPI_Comm_free(&one);
     }
+    // MPI gives these the same handle one after the other, and between them no other communicator is used.
+    MPI_Group members = MPI_GROUP_NULL, backwards = MPI_GROUP_NULL;
+    int range[1][3] = {{size - 1, 0, -1}};
+    MPI_Comm_group(MPI_COMM_WORLD, &members);
+    MPI_Group_range_incl(members, 1, range, &backwards);
+    for (int i = 0; i < 8; ++i) {
+        MPI_Comm one = MPI_COMM_NULL;
+        MPI_Comm_create_group(MPI_COMM_WORLD, i % 2 == 0 ? members : backwards, 7, &one);
+        for (int call = 0; call < 2; ++call) {
+            int root = rank;
+            calling("MPI_Bcast", one);
+            MPI_Bcast(&root, 1, MPI_INT, 0, one);
+            expect(root == (i % 2 == 0 ? 0 : size - 1), "MPI_Bcast in a communicator with the handle of a freed one");
+        }
+        MPI_Comm_free(&one);
+    }
+    MPI_Group_free(&backwards);
+    MPI_Group_free(&members);
 
     // The program's attributes.
     int keyval = MPI_KEYVAL_INVALID, value = 5;
@@ -2239,7 +2257,7 @@ void use_one_buffer() {
     MPI_Comm_free(&comm);
 }
 
-// Each thread has a communicator of its own, whose first call the main thread has made.
+// Each thread has a communicator of its own, whose first call the main thread has made, and copies of that.
 void use_threads() {
     std::vector<MPI_Comm> comms(2, MPI_COMM_NULL);
     for (MPI_Comm& comm : comms) {
@@ -2252,6 +2270,10 @@ void use_threads() {
             for (int i = 0; i < 300; ++i) {
                 sum_of_ranks(comm);
                 if (i % 30 != 0) continue;
+                MPI_Comm copy = MPI_COMM_NULL;
+                MPI_Comm_dup(comm, &copy);
+                if (i % 60 == 0) sum_of_ranks(copy);
+                MPI_Comm_free(&copy);
                 large_sum one(comm), two(comm, 10);
                 two.wait();
                 one.wait();
