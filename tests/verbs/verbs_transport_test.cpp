@@ -688,37 +688,44 @@ TEST_CASE("verbs: parts of a message of more requests than a queue holds go one 
 
 namespace {
 
-/// A queue pair all of whose requests have failed.
-struct failing_queue final : rdma::queue {
-    failing_queue(const rdma::queue_limits& l, int& s) : most(l), stopped(s) {}
+/// A queue pair that moves nothing, and has these completions.
+struct made_queue final : rdma::queue {
+    made_queue(const rdma::queue_limits& l, int& s, std::vector<rdma::completion> c, const char* r)
+        : most(l), stopped(s), completions(std::move(c)), refuses(r) {}
     const rdma::queue_limits most;
     int& stopped;
+    std::vector<rdma::completion> completions;
+    const char* const refuses;
     void stop() noexcept override { ++stopped; }
     rdma::queue_limits limits() const override { return most; }
     rdma::queue_name name() const override { return {std::byte{1}}; }
     const char* connect(const rdma::queue_name&) override { return nullptr; }
-    const char* post(const rdma::write_request*, int, const rdma::gather*) override { return "it is full"; }
+    const char* post(const rdma::write_request*, int, const rdma::gather*) override { return refuses; }
     const char* receive(int) override { return nullptr; }
     int poll(rdma::completion* into, int n) override {
-        for (int i = 0; i < n; ++i)
-            into[i] = {rdma::completion::failed, i > 0, 0, 0, i > 0 ? "flushed" : "access error"};
-        return n;
+        const auto given = std::min(completions.size(), static_cast<std::size_t>(n));
+        std::copy_n(completions.begin(), given, into);
+        completions.erase(completions.begin(), completions.begin() + static_cast<std::ptrdiff_t>(given));
+        return static_cast<int>(given);
     }
 };
 
 }  // namespace
 
 TEST_CASE("verbs: lanes have the limits of all cards, and tell the first failure of each", "[verbs_transport]") {
+    using rdma::completion;
     int stopped = 0;
+    std::vector<completion> failures(40, {completion::failed, true, 0, 0, "flushed"});
+    failures[0] = {completion::failed, false, 0, 0, "access error"};
     std::vector<rdma::several_queues::lane> all;
     for (const rdma::queue_limits& l : {rdma::queue_limits{200, 5, 60, 7, 8192}, {100, 4, 50, 7, 4096}})
-        all.push_back({std::make_unique<failing_queue>(l, stopped), all.empty() ? "one" : "two"});
+        all.push_back({std::make_unique<made_queue>(l, stopped, failures, "it is full"), all.empty() ? "one" : "two"});
     rdma::several_queues q(std::move(all));
     const rdma::queue_limits l = q.limits();
     CHECK((l.inlined == 100 && l.gathers == 4 && l.requests == 50 && l.bytes == 4096 && l.lanes == 2));
     CHECK(q.connect(q.name()) == nullptr);
     CHECK(q.limits().lanes == 2);
-    rdma::completion c[32];
+    completion c[32];
     REQUIRE(q.poll(c, 32) == 2);
     CHECK(std::string(c[0].status) == "access error, on one");
     CHECK(std::string(c[1].status) == "access error, on two");
@@ -729,6 +736,20 @@ TEST_CASE("verbs: lanes have the limits of all cards, and tell the first failure
     CHECK(std::string(q.post(&r, 1, nullptr)) == "it is full, on two");
     q.stop();
     CHECK(stopped == 2);
+    // A part has arrived behind more completions than one look takes.
+    const std::uint32_t direct = rdma::immediate_of(rdma::write_kind::direct, 5);
+    std::vector<completion> sent;
+    for (std::uint64_t i = 0; i < 40; ++i) sent.push_back({completion::sent, false, i, 0, ""});
+    sent.push_back({completion::arrived, false, 0, direct, ""});
+    const std::vector<completion> announced{{completion::arrived, false, 0, direct | 1u << rdma::beside_shift, ""}};
+    std::vector<rdma::several_queues::lane> others;
+    for (const auto& those : {announced, sent})
+        others.push_back({std::make_unique<made_queue>(rdma::queue_limits{}, stopped, those, nullptr), "one"});
+    rdma::several_queues behind(std::move(others));
+    for (; r.id < 40; ++r.id) CHECK(behind.post(&r, 1, nullptr) == nullptr);
+    REQUIRE(behind.poll(c, 32) == 2);
+    CHECK((c[0].what == completion::sent && c[0].id == 39));
+    CHECK((c[1].what == completion::arrived && c[1].immediate == direct));
 }
 
 TEST_CASE("verbs: a card that fails is named, and one that registers no memory leaves none with the others",

@@ -107,20 +107,23 @@ public:
         std::uint64_t done = posted_;
         for (lane& l : lanes_) {
             completion all[32];
-            for (int i = 0, found = l.pair->poll(all, 32); i < found; ++i) {
-                completion& c = all[i];
-                if (c.what == completion::sent) {
-                    for (; l.done <= c.id; ++l.done) l.numbers.pop();
-                } else if (c.what == completion::arrived && &l == &lanes_.front()) {
-                    arrived_.push(c);
-                } else if (c.what == completion::arrived) {
-                    ++l.parts;
-                    if (const char* const wrong = l.pair->receive(1)) c = {completion::failed, false, 0, 0, wrong};
+            for (int found = 32, rounds = 0; found == 32 && rounds < 8; ++rounds) {
+                found = l.pair->poll(all, 32);
+                for (int i = 0; i < found; ++i) {
+                    completion& c = all[i];
+                    if (c.what == completion::sent) {
+                        for (; l.done <= c.id; ++l.done) l.numbers.pop();
+                    } else if (c.what == completion::arrived && &l == &lanes_.front()) {
+                        arrived_.push(c);
+                    } else if (c.what == completion::arrived) {
+                        ++l.parts;
+                        if (const char* const wrong = l.pair->receive(1)) c = {completion::failed, false, 0, 0, wrong};
+                    }
+                    // What follows the first failure of a lane is a consequence of that.
+                    if (c.what != completion::failed || !l.why.empty()) continue;
+                    c.status = l.on_device(c.status);
+                    into[n++] = c;
                 }
-                // What follows the first failure of a lane is a consequence of that.
-                if (c.what != completion::failed || !l.why.empty()) continue;
-                c.status = l.on_device(c.status);
-                into[n++] = c;
             }
             if (!l.numbers.empty()) done = std::min(done, l.numbers.front());
         }
