@@ -20,8 +20,8 @@
 
 namespace colls::inline v1::testing {
 
-/// A network of simulated devices, one a rank, and the log of their requests. Held by a shared_ptr. Any thread may call
-/// it; `fault` and `most_registered` are set before the first request.
+/// A network of simulated devices, cards of ranks, and the log of their requests. Held by a shared_ptr. Any thread may
+/// call it; `fault` and `most_registered` are set before the first request.
 class dry_network : public std::enable_shared_from_this<dry_network> {
 public:
     struct entry {
@@ -31,6 +31,7 @@ public:
         std::uint64_t bytes;
         std::uint64_t posted, landed = 0;  ///< times, counted in such events; `landed` 0: it has not
         std::array<std::byte, 64> head{};  ///< its first bytes, when they landed
+        int card = 0;
     };
     /// `lazy`: requests are carried out a few at a time, at random, when one of the two ranks polls; else when they are
     /// posted. `inlined`, `gathers`, `bytes`: the most inline bytes, pieces and bytes of a request.
@@ -38,8 +39,8 @@ public:
         bool lazy = false, std::uint32_t inlined = 256, std::uint32_t gathers = 16, std::uint64_t bytes = 1 << 30)
         : lazy_(lazy), inlined_(inlined), gathers_(gathers), bytes_(bytes) {}
 
-    /// A device of that rank on this network, which it keeps alive.
-    std::shared_ptr<colls::detail::rdma::device> device(int rank);
+    /// A device of that rank on this network, which it keeps alive. Its keys are of use with the same card alone.
+    std::shared_ptr<colls::detail::rdma::device> device(int rank, int card = 0);
 
     /// All requests since the last `clear_log`, in the order in which they were posted.
     std::vector<entry> log() const {
@@ -54,6 +55,8 @@ public:
     }
     /// Called before each request is carried out. Returns the status with which it fails, or null.
     std::function<const char*(const entry&)> fault;
+    /// A card whose requests are not carried out, until the queue pair is polled when it is another one.
+    std::atomic<int> stuck = none;
     /// Queue pairs that have been opened, in all.
     std::uint64_t opened() const {
         const std::lock_guard lock(mutex_);
@@ -84,7 +87,7 @@ private:
     class pair;
     struct owned {
         colls::detail::rdma::region where;
-        int rank;
+        int rank, card;
     };
     struct posted {
         write_request what;
@@ -96,10 +99,7 @@ private:
 
     static constexpr const char* out_of_reach = "transport retry counter exceeded";
 
-    bool reaches(int rank, std::uint32_t key, const std::byte* at, std::size_t bytes) const {
-        const auto i = regions_.find(key);
-        return i != regions_.end() && i->second.rank == rank && i->second.where.holds(at, bytes);
-    }
+    inline bool reaches(const pair& of, std::uint32_t key, const std::byte* at, std::size_t bytes) const;
     void carry_out(pair& from, std::size_t most);
     void fail(pair& p, const char* status, bool secondary);
 
@@ -117,8 +117,8 @@ private:
 
 class dry_network::pair final : public colls::detail::rdma::queue {
 public:
-    pair(std::shared_ptr<dry_network> net, int rank, const colls::detail::rdma::queue_limits& wanted)
-        : net_(std::move(net)), rank_(rank), limits_(wanted) {
+    pair(std::shared_ptr<dry_network> net, int rank, int card, const colls::detail::rdma::queue_limits& wanted)
+        : net_(std::move(net)), rank_(rank), card_(card), limits_(wanted) {
         limits_.inlined = std::min(limits_.inlined, net_->inlined_);
         limits_.gathers = std::min(limits_.gathers, net_->gathers_);
         limits_.bytes = std::min(limits_.bytes, net_->bytes_);
@@ -164,6 +164,7 @@ public:
             if (const auto other = net_->pairs_.find(peer_); other != net_->pairs_.end())
                 net_->carry_out(*other->second, few());
         }
+        if (!net_->lazy_) net_->carry_out(*this, pending_.size());
         int n = 0;
         for (; n < most && !completions_.empty(); ++n) {
             into[n] = completions_.front();
@@ -175,7 +176,7 @@ public:
 private:
     friend class dry_network;
     const std::shared_ptr<dry_network> net_;
-    const int rank_;
+    const int rank_, card_;
     colls::detail::rdma::queue_limits limits_;
     std::uint64_t id_ = 0, peer_ = 0;
     std::uint64_t posted_ = 0, known_done_ = 0;
@@ -187,7 +188,9 @@ private:
 
 class dry_network::port final : public colls::detail::rdma::device {
 public:
-    port(std::shared_ptr<dry_network> net, int rank) : net_(std::move(net)), rank_(rank) {}
+    port(std::shared_ptr<dry_network> net, int rank, int card)
+        : net_(std::move(net)), rank_(rank), card_(card), name_("card" + std::to_string(card)) {}
+    const char* name() const override { return name_.c_str(); }
     colls::detail::rdma::region add(std::byte* at, std::size_t bytes) override {
         const std::lock_guard lock(net_->mutex_);
         if (net_->registered_ + bytes > net_->most_registered)
@@ -198,7 +201,7 @@ public:
         net_->registered_ += bytes;
         const std::uint32_t key = net_->keys_ += 2;  // peers use another one
         const colls::detail::rdma::region r{at, bytes, key, key + 1, this, false};
-        net_->regions_[key] = net_->regions_[key + 1] = {r, rank_};
+        net_->regions_[key] = net_->regions_[key + 1] = {r, rank_, card_};
         return r;
     }
     void drop(const colls::detail::rdma::region& r) noexcept override {
@@ -208,13 +211,20 @@ public:
         net_->regions_.erase(r.remote);
     }
     std::unique_ptr<colls::detail::rdma::queue> open(const colls::detail::rdma::queue_limits& wanted) override {
-        return std::make_unique<pair>(net_, rank_, wanted);
+        return std::make_unique<pair>(net_, rank_, card_, wanted);
     }
 
 private:
     const std::shared_ptr<dry_network> net_;
-    const int rank_;
+    const int rank_, card_;
+    const std::string name_;
 };
+
+inline bool dry_network::reaches(const pair& of, std::uint32_t key, const std::byte* at, std::size_t bytes) const {
+    const auto i = regions_.find(key);
+    return i != regions_.end() && i->second.rank == of.rank_ && i->second.card == of.card_ &&
+           i->second.where.holds(at, bytes);
+}
 
 inline const char* dry_network::pair::post(
     const write_request* chain, int count, const colls::detail::rdma::gather* gathers) {
@@ -235,6 +245,7 @@ inline const char* dry_network::pair::post(
         if (r.inlined)
             for (const auto& g : p.gathers) p.inlined.insert(p.inlined.end(), g.at, g.at + g.bytes);
         net_->log_.push_back({rank_, to, net_->doorbells_, r, bytes, ++net_->time_});
+        net_->log_.back().card = card_;
         pending_.push_back(std::move(p));
     }
     if (!net_->lazy_) net_->carry_out(*this, pending_.size());
@@ -249,7 +260,7 @@ inline void dry_network::fail(pair& p, const char* status, bool secondary) {
 }
 
 inline void dry_network::carry_out(pair& from, std::size_t most) {
-    for (; most > 0 && !from.pending_.empty() && !from.broken_; --most) {
+    for (; most > 0 && !from.pending_.empty() && !from.broken_ && from.card_ != stuck; --most) {
         const posted p = std::move(from.pending_.front());
         from.pending_.pop_front();
         const write_request& r = p.what;
@@ -267,7 +278,7 @@ inline void dry_network::carry_out(pair& from, std::size_t most) {
         std::vector<std::byte> data = p.inlined;
         if (!r.inlined)
             for (const auto& g : p.gathers) {
-                if (!reaches(from.rank_, g.local, g.at, g.bytes)) return fail(from, "local protection error", false);
+                if (!reaches(from, g.local, g.at, g.bytes)) return fail(from, "local protection error", false);
                 if (!counters) {
                     data.insert(data.end(), g.at, g.at + g.bytes);
                     continue;
@@ -281,7 +292,8 @@ inline void dry_network::carry_out(pair& from, std::size_t most) {
                 }
             }
         auto* const goal = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(r.to));
-        if (!reaches(to.rank_, r.remote, goal, data.size()) || r.remote % 2 == 0) {
+        // A request of no bytes needs no key.
+        if (!data.empty() && (!reaches(to, r.remote, goal, data.size()) || r.remote % 2 == 0)) {
             fail(to, "Work Request Flushed Error", true);
             return fail(from, "remote access error", false);
         }
@@ -310,8 +322,8 @@ inline void dry_network::carry_out(pair& from, std::size_t most) {
     }
 }
 
-inline std::shared_ptr<colls::detail::rdma::device> dry_network::device(int rank) {
-    return std::make_shared<port>(shared_from_this(), rank);
+inline std::shared_ptr<colls::detail::rdma::device> dry_network::device(int rank, int card) {
+    return std::make_shared<port>(shared_from_this(), rank, card);
 }
 
 }  // namespace colls::inline v1::testing

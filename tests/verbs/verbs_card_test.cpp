@@ -86,6 +86,13 @@ TEST_CASE("nearest card: without switches GPUs spread over the cards of their no
     }
     const names each{"mlx5_0", "mlx5_1", "mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3", "mlx5_2", "mlx5_3"};
     CHECK(t.taken({"mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"}) == each);
+    std::size_t at = 0, sharing = 0;
+    CHECK(t.tree().nearest("0000:15:02.0", {"mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"}, at, &sharing).at(at) == "mlx5_3");
+    CHECK(sharing == 4);
+    t.tree().nearest("0000:77:00.0", {"mlx5_0"}, at, &sharing);
+    CHECK(sharing == 8);
+    made_tree().tree().nearest("0000:77:00.0", {"mlx5_0"}, at, &sharing);
+    CHECK(sharing == 1);
     t.gpu("pci0000:09/0000:09:01.0", "0000:09:02.0", 0, "0x1a03");  // that of the server's own screen
     CHECK(t.taken({"mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"}) == each);
 }

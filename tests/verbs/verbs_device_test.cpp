@@ -39,6 +39,7 @@ struct simulated_port {
     std::vector<simulated_gid> gids;
     ibv_mtu mtu = IBV_MTU_4096;
     std::uint16_t lid = 0;
+    std::uint8_t speed = 32;
 };
 struct simulated_device : ibv_device {
     std::vector<simulated_port> ports;
@@ -150,6 +151,7 @@ int ibv_query_port(ibv_context* c, std::uint8_t port, struct _compat_ibv_port_at
     a.gid_tbl_len = static_cast<int>(p.gids.size()) + 3;
     a.active_mtu = p.mtu;
     a.lid = p.lid;
+    a.active_speed = p.speed;
     a.max_msg_sz = 1 << 23;
     std::memcpy(static_cast<void*>(into), &a, sizeof a);
     return 0;
@@ -314,6 +316,52 @@ TEST_CASE("verbs_device: for a GPU the nearest device is taken, unless that has 
     CHECK(chosen_for("0000:11:00.0") == "three");
     now.devices[0].ports[0].gids = now.devices[2].ports[0].gids = {v6("fe80::1")};
     CHECK(chosen_for("0000:11:00.0") == "two");
+}
+
+TEST_CASE("verbs_device: a rank uses several equal devices at once: those near its GPU alone, or those that are named",
+    "[verbs_device]") {
+    fresh f({roce("one"), roce("two"), roce("three"), roce("four"), roce("five")});
+    made_sysfs::made_tree t;
+    t.gpu("pci0000:10/0000:10:01.0", "0000:11:00.0", 0);
+    int bus = 20;
+    for (const simulated_device& d : now.devices) {
+        const std::string b = std::to_string(bus++);
+        t.card("pci0000:" + b + "/0000:" + b + ":01.0", "0000:" + b + ":00.0", d.name[1] == 'h' ? 1 : 0, d.name);
+    }
+    const auto chosen_for = [&](const char* gpu) {
+        std::string names;
+        {
+            const rdma::verbs_device d({}, gpu, t.tree());
+            names = d.name();
+            for (const auto& other : d.beside()) {
+                names += std::string(" ") + other->name();
+                CHECK(other->beside().empty());
+            }
+            CHECK(now.open == now.domains);
+        }
+        CHECK(now.idle());
+        return names;
+    };
+    CHECK(chosen_for("0000:11:00.0") == "one two four five");
+    CHECK(chosen_for("") == "one");
+    now.devices[3].ports[0].speed = 16;
+    CHECK(chosen_for("0000:11:00.0") == "one two five");
+    t.gpu("pci0000:10/0000:10:02.0", "0000:12:00.0", 0);
+    CHECK(chosen_for("0000:11:00.0") == "one");
+    CHECK(chosen_for("0000:12:00.0") == "two five");
+    now.devices[3].ports[0].speed = 32;
+    for (const auto& [list, names] : {std::pair{"^two", "one"}, {"*", "one"}, {"three,one", "one three"},
+             {"t*", "two three"}, {"[a-z]*", "one two three four"}, {"[a-z]*,^one,^two", "three four five"}}) {
+        const with_environment named("COLLS_VERBS_DEVICE", list);
+        INFO(list);
+        CHECK(chosen_for("") == names);
+    }
+    const with_environment named("COLLS_VERBS_DEVICE", "one,two");
+    CHECK(chosen_for("0000:12:00.0") == "two");
+    now.devices[1].ports[0].ethernet = false;
+    CHECK(chosen_for("") == "one");
+    now.devices[1].ports[0].state = IBV_PORT_DOWN;
+    CHECK(chosen_for("0000:12:00.0") == "one");
 }
 
 TEST_CASE("verbs_device: where no device can be used, the error names those found and what to do", "[verbs_device]") {

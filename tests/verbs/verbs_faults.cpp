@@ -72,6 +72,7 @@ private:
 class faulty_device final : public rdma::device {
 public:
     explicit faulty_device(const colls::detail::address& own) : device_(own) {}
+    const char* name() const override { return device_.name(); }
     rdma::region add(std::byte* at, std::size_t bytes) override { return device_.add(at, bytes); }
     void drop(const rdma::region& r) noexcept override { device_.drop(r); }
     std::unique_ptr<rdma::queue> open(const rdma::queue_limits& wanted) override {

@@ -6,6 +6,7 @@
 #include "support/verbs_dry_run.hpp"
 
 #include <colls/net/detail/connection/tcp_transport.hpp>
+#include <colls/verbs/detail/lanes.hpp>
 #include <colls/verbs/detail/verbs_transport.hpp>
 
 #include <atomic>
@@ -17,16 +18,22 @@ using colls::testing::dry_network;
 
 namespace {
 
-const verbs_shape usual{}, tiny{.slots = 2, .slot_bytes = 64, .notices = 2};
+const verbs_shape usual{}, tiny{.slots = 2, .slot_bytes = 64, .notices = 2, .least_stripe = 600};
 
 /// Which memory of a rank is registered with its device.
 enum class reach_of { nothing, everything };
 
-/// The memory that is registered with a rank's device, and transports on it.
+std::shared_ptr<rdma::memory_registry> registry_on(const std::shared_ptr<dry_network>& net, int rank, int lanes = 1) {
+    std::vector<std::shared_ptr<rdma::device>> all;
+    for (int k = 0; k < lanes; ++k) all.push_back(net->device(rank, k));
+    return std::make_shared<rdma::memory_registry>(std::make_shared<rdma::several_devices>(all));
+}
+
+/// The memory that is registered with a rank's devices, and transports on them.
 struct rank_device {
     std::shared_ptr<rdma::memory_registry> registry;
-    rank_device(const std::shared_ptr<dry_network>& net, int rank, reach_of what)
-        : registry(std::make_shared<rdma::memory_registry>(net->device(rank))) {
+    rank_device(const std::shared_ptr<dry_network>& net, int rank, reach_of what, int lanes = 1)
+        : registry(registry_on(net, rank, lanes)) {
         if (what == reach_of::everything) registry->add(nullptr, ~std::size_t{0} / 2);
     }
     std::unique_ptr<verbs_transport> transport(
@@ -42,6 +49,9 @@ struct setting_of {
     verbs_shape shape = usual;
     std::uint32_t inlined = 256, gathers = 16;
     std::uint64_t bytes = 1 << 30;
+    int lanes = 1;
+    /// A rank of odd number has a lane less.
+    int lanes_of(int rank) const { return std::max(lanes - rank % 2, 1); }
 };
 std::vector<setting_of> settings() {
     std::vector<setting_of> all;
@@ -51,6 +61,9 @@ std::vector<setting_of> settings() {
     all.push_back({true, reach_of::everything, usual, 0, 2, 1 << 30});
     all.push_back({true, reach_of::nothing, usual, 0, 1, 1 << 30});
     for (const reach_of r : {reach_of::nothing, reach_of::everything}) all.push_back({true, r, usual, 500, 3, 1000});
+    for (const int lanes : {3, 4})
+        for (const verbs_shape& s : {usual, tiny})
+            all.push_back({true, reach_of::everything, s, 256, 16, lanes == 3 ? 2000u : 1u << 30, lanes});
     // What ranks as threads share, the network and the registry, is the same in all of them.
     if (sanitized_threads) std::erase_if(all, [i = 0](const setting_of&) mutable { return i++ % 3 != 0; });
     return all;
@@ -59,7 +72,7 @@ std::ostream& operator<<(std::ostream& out, const setting_of& s) {
     return out << (s.lazy ? "lazy, " : "at once, ")
                << (s.reach == reach_of::everything ? "registered, " : "not registered, ") << s.shape.slots
                << " slots of " << s.shape.slot_bytes << " bytes, inlined " << s.inlined << ", " << s.gathers
-               << " pieces, " << s.bytes << " bytes";
+               << " pieces, " << s.bytes << " bytes, " << s.lanes << " lanes";
 }
 
 /// f(rank, transport as unique_ptr, complain) on a thread a rank.
@@ -67,7 +80,7 @@ template <class F>
 std::string over_verbs(int n, const setting_of& s, F f, std::shared_ptr<dry_network> net = nullptr) {
     if (!net) net = std::make_shared<dry_network>(s.lazy, s.inlined, s.gathers, s.bytes);
     std::vector<std::unique_ptr<rank_device>> devices;  // they end together, as processes do
-    for (int r = 0; r < n; ++r) devices.push_back(std::make_unique<rank_device>(net, r, s.reach));
+    for (int r = 0; r < n; ++r) devices.push_back(std::make_unique<rank_device>(net, r, s.reach, s.lanes_of(r)));
     std::string complaints =
         ranks_as_threads(n, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
             auto w = devices[static_cast<std::size_t>(r)]->transport(node, 99, r, members, s.shape);
@@ -95,7 +108,7 @@ TEST_CASE("verbs: the contract", "[verbs_transport]") {
             colls::testing::message_transports_of_group all;
             for (int r = 0; r < n; ++r) {
                 nodes.push_back(std::make_unique<tcp_node>(place.take(r)));
-                devices.push_back(std::make_unique<rank_device>(net, r, s.reach));
+                devices.push_back(std::make_unique<rank_device>(net, r, s.reach, s.lanes_of(r)));
                 all.push_back(devices.back()->transport(*nodes.back(), 5, r, place.members, shape));
             }
             return all;
@@ -158,10 +171,10 @@ TEST_CASE("verbs: a large message is not copied on a side where its memory is re
 
 TEST_CASE("verbs: placement notices long before their messages never exceed the posted receives", "[verbs_transport]") {
     constexpr std::uint64_t many = 300;
-    for (const verbs_shape& shape : {tiny, usual}) {
-        const std::size_t bytes = shape.slot_bytes + 600;
+    for (const auto& [shape, lanes] : {std::pair{tiny, 1}, {usual, 1}, {tiny, 3}}) {
+        const std::size_t bytes = shape.slot_bytes + 1200;
         INFO(bytes << " bytes each");
-        CHECK(over_verbs(2, {.lazy = false, .reach = reach_of::everything, .shape = shape},
+        CHECK(over_verbs(2, {.lazy = false, .reach = reach_of::everything, .shape = shape, .lanes = lanes},
                   [&](int r, auto& own, auto complain) {
                       verbs_transport& w = *own;
                       ear e;
@@ -554,11 +567,14 @@ namespace {
 
 /// Two transports, and the control messages between them, on one thread.
 struct two_transports {
-    explicit two_transports(const verbs_shape& shape = {}) {
+    /// `bytes`: the most of one request.
+    explicit two_transports(
+        const verbs_shape& shape = {}, int lanes = 1, int lanes_of_peer = 1, std::uint64_t bytes = 1 << 30)
+        : net(std::make_shared<dry_network>(false, 256, 16, bytes)) {
         for (int r = 0; r < 2; ++r) {
             auto control = std::make_unique<scripted_control>();
             controls[r] = control.get();
-            registries[r] = std::make_shared<rdma::memory_registry>(net->device(r));
+            registries[r] = registry_on(net, r, r == 0 ? lanes : lanes_of_peer);
             transports[r] = std::make_unique<verbs_transport>(std::move(control), registries[r], r, 2, shape);
             transports[r]->linger = 0.01;
             transports[r]->listening = &listeners[r];
@@ -580,7 +596,7 @@ struct two_transports {
             }
         }
     }
-    const std::shared_ptr<dry_network> net = std::make_shared<dry_network>();
+    const std::shared_ptr<dry_network> net;
     ear listeners[2];
     std::shared_ptr<rdma::memory_registry> registries[2];
     scripted_control* controls[2];
@@ -588,6 +604,185 @@ struct two_transports {
 };
 
 }  // namespace
+
+TEST_CASE("verbs: a large message is cut over the cards that both ranks have, and arrives when all of its parts have",
+    "[verbs_transport]") {
+    struct form {
+        int lanes[2];
+        std::size_t bytes;
+        std::vector<std::uint64_t> parts;  // by card
+    };
+    for (const form& f :
+        {form{{2, 2}, 1999, {1999}}, form{{2, 2}, 2000, {1000, 1000}}, form{{3, 2}, 3001, {1500, 1501}},
+            form{{2, 4}, 9001, {4500, 4501}}, form{{1, 2}, 9000, {9000}}, form{{4, 1}, 9000, {9000}},
+            form{{4, 4}, 3002, {1000, 1001, 1001}}, form{{4, 4}, 9000, {2250, 2250, 2250, 2250}}}) {
+        INFO(f.lanes[0] << " and " << f.lanes[1] << " lanes, " << f.bytes << " bytes");
+        two_transports t({.slot_bytes = 64, .least_stripe = 1000}, f.lanes[0], f.lanes[1]);
+        verbs_transport &from = *t.transports[0], &to = *t.transports[1];
+        const auto progress = [&] {
+            for (int i = 0; i < 8; ++i) from.progress(), to.progress(), t.exchange_control();
+        };
+        std::vector<std::byte> out(f.bytes), in(f.bytes);
+        for (std::size_t i = 0; i < f.bytes; ++i) out[i] = static_cast<std::byte>(i * 7 / 3);
+        // Pieces that no part ends with.
+        const std::size_t cut = 700;
+        const piece out_pieces[] = {{out.data(), cut}, {out.data() + cut, f.bytes - cut}},
+                    in_pieces[] = {{in.data(), f.bytes - cut}, {in.data() + f.bytes - cut, cut}};
+        for (int r = 0; r < 2; ++r)
+            for (const auto& memory : {&out, &in}) t.registries[r]->add(memory->data(), memory->size());
+        std::uint64_t before = 5, after = 6, got[2] = {};
+        const auto word = [](std::uint64_t& w) { return piece{reinterpret_cast<std::byte*>(&w), sizeof w}; };
+        const piece first = word(before), last = word(after), place[] = {word(got[0]), word(got[1])};
+        const int used = static_cast<int>(f.parts.size());
+        for (const std::uint64_t earlier : {0u, 3u}) {
+            got[0] = got[1] = 0;
+            std::fill(in.begin(), in.end(), std::byte{0});
+            from.send(1, label_of(0, 1, 0), &first, 1);
+            from.send(1, label_of(0, 1, 1), out_pieces, 2);
+            from.send(1, label_of(0, 1, 2), &last, 1);
+            from.request_completion(1);
+            to.receive(0, label_of(0, 1, 0), &place[0], 1);
+            to.receive(0, label_of(0, 1, 1), in_pieces, 2);
+            to.receive(0, label_of(0, 1, 2), &place[1], 1);
+            // Nothing passes on the last card that is used.
+            t.net->stuck = used - 1;
+            progress();
+            CHECK(to.received(0) == earlier + (used > 1));
+            CHECK(from.sent(1) == earlier + 1);
+            CHECK(t.net->open_now() == 2 * static_cast<std::size_t>(std::min(f.lanes[0], f.lanes[1])));
+            CHECK(got[0] == (used > 1 ? 5 : 0));
+            CHECK(got[1] == 0);
+            t.net->stuck = none;
+            progress();
+            CHECK(to.received(0) == earlier + 3);
+            CHECK(until(from, [&] { return to.progress(), from.sent(1) == earlier + 3; }));
+            CHECK(in == out);
+            CHECK(got[1] == 6);
+            if (earlier == 0) t.net->clear_log();
+        }
+        std::vector<std::uint64_t> parts(f.parts.size());
+        for (const auto& e : t.net->log())
+            if (rdma::kind_of(e.what.immediate) == rdma::write_kind::direct && e.bytes > 0)
+                parts.at(static_cast<std::size_t>(e.card)) += e.bytes;
+        CHECK(parts == f.parts);
+        for (const ear& e : t.listeners) CHECK(e.text() == "");
+        for (const auto& w : t.transports) w->abandon();
+    }
+}
+
+TEST_CASE("verbs: parts of a message of more requests than a queue holds go one after the other", "[verbs_transport]") {
+    two_transports t({.slot_bytes = 64, .least_stripe = 1000, .signal_after = 1e6}, 2, 2, 256);
+    verbs_transport &from = *t.transports[0], &to = *t.transports[1];
+    std::vector<std::byte> data(256 * 800);
+    const piece all{data.data(), data.size()}, small{data.data(), 8};
+    for (const auto& r : t.registries) r->add(all.data, all.bytes);
+    from.send(1, label_of(0, 1, 0), &small, 1);  // which is not signalled
+    from.send(1, label_of(0, 1, 1), &all, 1);
+    to.receive(0, label_of(0, 1, 0), &small, 1);
+    to.receive(0, label_of(0, 1, 1), &all, 1);
+    for (int i = 0; i < 20; ++i) from.progress(), to.progress(), t.exchange_control();
+    CHECK(to.received(0) == 2);
+    CHECK(from.sent(1) == 2);
+    for (const auto& w : t.transports) w->abandon();
+}
+
+namespace {
+
+/// A queue pair that moves nothing, and has these completions.
+struct made_queue final : rdma::queue {
+    made_queue(const rdma::queue_limits& l, int& s, std::vector<rdma::completion> c, const char* r)
+        : most(l), stopped(s), completions(std::move(c)), refuses(r) {}
+    const rdma::queue_limits most;
+    int& stopped;
+    std::vector<rdma::completion> completions;
+    const char* const refuses;
+    void stop() noexcept override { ++stopped; }
+    rdma::queue_limits limits() const override { return most; }
+    rdma::queue_name name() const override { return {std::byte{1}}; }
+    const char* connect(const rdma::queue_name&) override { return nullptr; }
+    const char* post(const rdma::write_request*, int, const rdma::gather*) override { return refuses; }
+    const char* receive(int) override { return nullptr; }
+    int poll(rdma::completion* into, int n) override {
+        const auto given = std::min(completions.size(), static_cast<std::size_t>(n));
+        std::copy_n(completions.begin(), given, into);
+        completions.erase(completions.begin(), completions.begin() + static_cast<std::ptrdiff_t>(given));
+        return static_cast<int>(given);
+    }
+};
+
+}  // namespace
+
+TEST_CASE("verbs: lanes have the limits of all cards, and tell the first failure of each", "[verbs_transport]") {
+    using rdma::completion;
+    int stopped = 0;
+    std::vector<completion> failures(40, {completion::failed, true, 0, 0, "flushed"});
+    failures[0] = {completion::failed, false, 0, 0, "access error"};
+    std::vector<rdma::several_queues::lane> all;
+    for (const rdma::queue_limits& l : {rdma::queue_limits{200, 5, 60, 7, 8192}, {100, 4, 50, 7, 4096}})
+        all.push_back({std::make_unique<made_queue>(l, stopped, failures, "it is full"), all.empty() ? "one" : "two"});
+    rdma::several_queues q(std::move(all));
+    const rdma::queue_limits l = q.limits();
+    CHECK((l.inlined == 100 && l.gathers == 4 && l.requests == 50 && l.bytes == 4096 && l.lanes == 2));
+    CHECK(q.connect(q.name()) == nullptr);
+    CHECK(q.limits().lanes == 2);
+    completion c[32];
+    REQUIRE(q.poll(c, 32) == 2);
+    CHECK(std::string(c[0].status) == "access error, on one");
+    CHECK(std::string(c[1].status) == "access error, on two");
+    CHECK(!c[0].secondary);
+    CHECK(q.poll(c, 32) == 0);
+    rdma::write_request r{};
+    r.lane = 1;
+    CHECK(std::string(q.post(&r, 1, nullptr)) == "it is full, on two");
+    q.stop();
+    CHECK(stopped == 2);
+    // A part has arrived behind more completions than one look takes.
+    const std::uint32_t direct = rdma::immediate_of(rdma::write_kind::direct, 5);
+    std::vector<completion> sent;
+    for (std::uint64_t i = 0; i < 40; ++i) sent.push_back({completion::sent, false, i, 0, ""});
+    sent.push_back({completion::arrived, false, 0, direct, ""});
+    const std::vector<completion> announced{{completion::arrived, false, 0, direct | 1u << rdma::beside_shift, ""}};
+    std::vector<rdma::several_queues::lane> others;
+    for (const auto& those : {announced, sent})
+        others.push_back({std::make_unique<made_queue>(rdma::queue_limits{}, stopped, those, nullptr), "one"});
+    rdma::several_queues behind(std::move(others));
+    for (; r.id < 40; ++r.id) CHECK(behind.post(&r, 1, nullptr) == nullptr);
+    REQUIRE(behind.poll(c, 32) == 2);
+    CHECK((c[0].what == completion::sent && c[0].id == 39));
+    CHECK((c[1].what == completion::arrived && c[1].immediate == direct));
+}
+
+TEST_CASE("verbs: a card that fails is named, and one that registers no memory leaves none with the others",
+    "[verbs_transport]") {
+    for (const int card : {0, 1}) {
+        two_transports t({.slot_bytes = 64, .least_stripe = 1000}, 2, 2);
+        t.net->fault = [&](const dry_network::entry& e) {
+            return e.card == card && e.bytes == 1500 ? "remote operation error" : nullptr;
+        };
+        std::vector<std::byte> data(3000);
+        const piece all{data.data(), data.size()};
+        for (const auto& r : t.registries) r->add(all.data, all.bytes);
+        t.transports[0]->send(1, label_of(0, 1, 0), &all, 1);
+        t.transports[1]->receive(0, label_of(0, 1, 0), &all, 1);
+        for (int i = 0; i < 8; ++i) t.transports[1]->progress(), t.transports[0]->progress(), t.exchange_control();
+        CHECK(t.listeners[0].count("failed 1") == 1);
+        REQUIRE(t.listeners[0].reasons.size() == 1);
+        CHECK(t.listeners[0].reasons[0] ==
+              "a work request ended with status: remote operation error, on card" + std::to_string(card));
+        CHECK(t.transports[1]->received(0) == 0);
+        for (const auto& w : t.transports) w->abandon();
+    }
+    const auto net = std::make_shared<dry_network>();
+    net->most_registered = 250;
+    const auto registry = registry_on(net, 0, 3);
+    std::vector<std::byte> data(100);
+    CHECK_THROWS_AS(registry->add(data.data(), 100), colls::error);
+    CHECK(net->regions() == 0);
+    const rdma::region all = registry->add(data.data(), 80);
+    CHECK(net->regions() == 6);
+    registry->drop(all);
+    CHECK(net->regions() == 0);
+}
 
 TEST_CASE(
     "verbs: messages written before a peer was lost have arrived when the loss is reported", "[verbs_transport]") {
@@ -821,7 +1016,8 @@ namespace {
 
 /// A transport, rank 0, and the other side of its connection, rank 1, which writes what a test says.
 struct scripted_peer {
-    explicit scripted_peer(const verbs_shape& s, message_transport::listener* listening = nullptr) : shape(s) {
+    explicit scripted_peer(const verbs_shape& s, message_transport::listener* listening = nullptr, int lanes = 1)
+        : shape(s), here(registry_on(net, 0, lanes)) {
         auto c = std::make_unique<scripted_control>();
         control = c.get();
         transport = std::make_unique<verbs_transport>(std::move(c), here, 0, 2, shape);
@@ -903,8 +1099,7 @@ struct scripted_peer {
 
     const verbs_shape shape;
     const std::shared_ptr<dry_network> net = std::make_shared<dry_network>();
-    const std::shared_ptr<rdma::memory_registry> here = std::make_shared<rdma::memory_registry>(net->device(0)),
-                                                 there = std::make_shared<rdma::memory_registry>(net->device(1));
+    const std::shared_ptr<rdma::memory_registry> here, there = registry_on(net, 1);
     message_transport::listener* nobody = nullptr;
     rdma::rank_resources own{there, shape, nobody};
     rdma::connection queue{own};
@@ -968,6 +1163,14 @@ TEST_CASE("verbs: what a peer writes is taken where it follows the protocol, and
     CHECK(arrive({8, 600}, [&](peer& p) { p.slot(h(0, 8, 8)), p.direct(1); }) == 2);
     CHECK(arrive({600}, [&](peer& p) { p.direct(1); }) == -1);
     CHECK(arrive({}, [&](peer& p) { p.direct(0); }) == -1);
+    for (const int lanes : {1, 2}) {  // of which the peer has one
+        peer p(shape, nullptr, lanes);
+        p.receive(0, 600, true);
+        p.transport->flush();
+        p.direct(0, 1u << rdma::beside_shift);
+        p.progress();
+        CHECK(p.refused());
+    }
     CHECK(arrive({8}, [&](peer& p) { p.direct(0); }) == -1);
     CHECK(arrive({600}, [&](peer& p) { p.direct(0); }, true) == -1);
     CHECK(arrive({600}, [&](peer& p) { p.slot(h(0, 600, 64)), p.direct(0); }) == -1);
@@ -1120,7 +1323,7 @@ TEST_CASE("verbs: the peer hears where a message above a slot may land, if its p
         for (std::size_t i = 0; i < f.places; ++i) {
             CHECK(n.places[i].at == reinterpret_cast<std::uintptr_t>(pieces[i].data));
             CHECK(n.places[i].bytes == pieces[i].bytes);
-            CHECK(n.places[i].key == p.here->find(pieces[i].data, pieces[i].bytes).remote);
+            CHECK(n.places[i].key[0] == p.here->find(pieces[i].data, pieces[i].bytes).remote);
         }
     }
     // As many places as there are notices, until the messages arrive; none of a message that has come by slots.
@@ -1199,8 +1402,8 @@ TEST_CASE("verbs: a message goes through slots, or waits for its place and goes 
             const rdma::region known = p.there->add(to.data(), to.size());
             rdma::placement_notice n = p.notice_of(how == "by slots" ? notice_kind::by_slots : notice_kind::direct,
                 p.header(how == "other label" ? label_of(0, 1, 9) : own, 0, bytes + (how == "other size"), 2));
-            n.places[0] = {reinterpret_cast<std::uintptr_t>(to.data() + bytes - first), first, known.remote, 0};
-            n.places[1] = {reinterpret_cast<std::uintptr_t>(to.data()), bytes - first, known.remote, 0};
+            n.places[0] = {reinterpret_cast<std::uintptr_t>(to.data() + bytes - first), first, {known.remote}};
+            n.places[1] = {reinterpret_cast<std::uintptr_t>(to.data()), bytes - first, {known.remote}};
             if (how == "named before") p.notice(n), p.progress();
             p.transport->send(1, own, pieces.data(), static_cast<int>(pieces.size()));
             p.transport->flush();

@@ -13,9 +13,11 @@
 //   COLLS_VERBS_GID             index in the port's table of addresses
 // Without the last three: the first active port that has the address by which other ranks reach this one over TCP, else
 // the first active one with an IPv4 address, then IPv6. Connections for a GPU (cuda::communicator) take the device that
-// is nearest to it by /sys; GPUs that are equally near several spread over them. A device that cannot be used makes
-// world() and run throw colls::error (unsupported), which names what was found and what to do, where COLLS_TRANSPORT
-// asks for it; a malformed number, one (invalid_argument).
+// is nearest to it by /sys; GPUs that are equally near several spread over them. A rank uses up to four devices at
+// once, over which it cuts messages of 128 KB or more, where more are near than such GPUs, and without a GPU where
+// COLLS_VERBS_DEVICE names several (not tried on hardware). A device that cannot be used makes world() and run throw
+// colls::error (unsupported), which names what was found and what to do, where COLLS_TRANSPORT asks for it; a malformed
+// number, one (invalid_argument).
 //
 // Control messages, and the detection of dead processes, go over TCP, which must connect the same hosts. Messages above
 // 8 KB are read by the device from the sender's buffer and written into the receiver's where both are registered with
@@ -90,7 +92,9 @@ private:
 /// or device do not register dma-bufs. Throws std::bad_alloc. Cost: a system call.
 inline registered register_dmabuf(int file, std::uint64_t offset, void* at, std::size_t bytes) {
     auto device = detail::process_device::get();
-    const detail::region r = device->device->add_dmabuf(file, offset, static_cast<std::byte*>(at), bytes);
+    const detail::region r = device->device->at_each([&](auto& d) {
+        return static_cast<detail::verbs_device&>(d).add_dmabuf(file, offset, static_cast<std::byte*>(at), bytes);
+    });
     device->registry->insert(r);
     return {std::move(device), r};
 }

@@ -5,28 +5,38 @@
 #include <colls/net/detail/connection/gpu_of_connections.hpp>
 #include <colls/net/detail/node/hosts_group.hpp>
 #include <colls/verbs/detail/device.hpp>
+#include <colls/verbs/detail/lanes.hpp>
 #include <colls/verbs/detail/trial.hpp>
 #include <colls/verbs/detail/verbs_transport.hpp>
 
 #include <unistd.h>
-#include <cstring>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace colls::inline v1::verbs::detail {
 
 using colls::detail::rdma::memory_registry;
 using colls::detail::rdma::region;
+using colls::detail::rdma::several_devices;
 using colls::detail::rdma::verbs_device;
 
-/// The RDMA device of this process, and the memory that is registered with it.
+/// The RDMA devices of this process, one or several at once, and the memory that is registered with them.
 struct process_device {
-    explicit process_device(const colls::detail::address& own, const std::string& gpu = {})
-        : device(std::make_shared<verbs_device>(own, gpu)), registry(std::make_shared<memory_registry>(device)) {}
-    const std::shared_ptr<verbs_device> device;
-    const std::shared_ptr<memory_registry> registry;
+    explicit process_device(const colls::detail::address& own, const std::string& gpu = {}) {
+        const auto first = std::make_shared<verbs_device>(own, gpu);
+        std::vector<std::shared_ptr<colls::detail::rdma::device>> all{first};
+        all.insert(all.end(), first->beside().begin(), first->beside().end());
+        for (const auto& d : all)
+            ports.push_back(d->name() + (":" + std::to_string(static_cast<const verbs_device&>(*d).port())));
+        device = std::make_shared<several_devices>(std::move(all));
+        registry = std::make_shared<memory_registry>(device);
+    }
+    std::vector<std::string> ports;
+    std::shared_ptr<several_devices> device;
+    std::shared_ptr<memory_registry> registry;
     const pid_t process = getpid();  ///< a forked child has the device's file, and must not touch it
 
     /// Opens the device at the first call, and keeps it open as long as a result is held. `own`: where other ranks
@@ -42,9 +52,7 @@ struct process_device {
         if (device && gpu.empty()) return device;
         if (!gpu.empty()) {
             auto nearest = std::make_shared<process_device>(own, gpu);
-            const bool is_open = device && std::strcmp(device->device->name(), nearest->device->name()) == 0 &&
-                                 device->device->port() == nearest->device->port();
-            return is_open ? device : nearest;
+            return device && device->ports == nearest->ports ? device : nearest;
         }
         device = std::make_shared<process_device>(own);
         latest = device;
@@ -65,7 +73,14 @@ public:
     }
     std::string try_out(std::unique_ptr<colls::detail::message_transport> control, int rank, int size,
         const std::vector<int>& to, const std::vector<int>& from, double seconds) override {
-        return colls::detail::rdma::try_out(*over(std::move(control), rank, size), to, from, seconds);
+        // Messages that go over all lanes.
+        constexpr std::size_t bytes = colls::detail::rdma::most_lanes * colls::detail::verbs_shape{}.least_stripe;
+        const std::size_t all = bytes * (from.size() + 1);
+        std::byte* const memory = take(all);
+        const std::string why =
+            colls::detail::rdma::try_out(*over(std::move(control), rank, size), to, from, seconds, memory, bytes);
+        give(memory, all);
+        return why;
     }
     std::byte* take(std::size_t bytes) override { return device_->registry->take(bytes); }
     void give(std::byte* at, std::size_t bytes) noexcept override { device_->registry->give(at, bytes); }

@@ -2,7 +2,9 @@
 // IWYU pragma: private, include <colls/transports/verbs.hpp>
 //
 // The environment chooses it; what it leaves open, `find` and `find_gid` choose:
-//   COLLS_VERBS_DEVICE  names of devices, as ibv_devices prints them, and patterns (nearest_card.hpp)
+//   COLLS_VERBS_DEVICE  names of devices, as ibv_devices prints them, and patterns (nearest_card.hpp). A rank that
+//   moves
+//                       no GPU's data uses all that it names, at most four
 //   COLLS_VERBS_PORT    number of its port, from 1
 //   COLLS_VERBS_GID     index in the port's table of addresses
 #pragma once
@@ -17,6 +19,7 @@
 
 #include <sys/resource.h>
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -71,9 +74,11 @@ public:
     void drop(const region& r) noexcept override { ibv_dereg_mr(static_cast<ibv_mr*>(r.handle)); }
     inline std::unique_ptr<queue> open(const queue_limits& wanted) override;
 
-    const char* name() const { return ibv_get_device_name(opened_->context->device); }
+    const char* name() const override { return ibv_get_device_name(opened_->context->device); }
     int port() const { return port_; }
     int gid_index() const { return gid_index_; }
+    /// Other devices for the same rank to use at once: as near to the GPU, and no other GPU's, or named, too.
+    const std::vector<std::shared_ptr<verbs_device>>& beside() const { return beside_; }
 
 private:
     class pair;
@@ -89,6 +94,8 @@ private:
             if (context) ibv_close_device(context);
         }
     };
+    struct usable;
+    explicit verbs_device(const usable& u) { take(u); }
     static int wanted(const char* name, int least, int most) {
         const char* const value = variable(name);
         return value ? number(name, value, least, most) : none;
@@ -133,7 +140,8 @@ private:
                 seen.append(seen.empty() ? "" : ", ").append(name);
                 continue;
             }
-            ibv_context* const context = ibv_open_device(all[d]);
+            const auto opened = std::make_shared<handles>();
+            ibv_context* const context = opened->context = ibv_open_device(all[d]);
             if (context == nullptr) {
                 seen.append(seen.empty() ? "" : ", ")
                     .append(name)
@@ -163,27 +171,15 @@ private:
                         wanted_gid_ == none ? " but has no RoCE v2 address" : " but has no such COLLS_VERBS_GID");
                     continue;
                 }
-                found.push_back({context, name, port, index, worth, attributes, p});
+                found.push_back({opened, name, port, index, worth, attributes, p});
             }
             if (wanted_port_ > attributes.phys_port_cnt)
                 seen.append(seen.empty() ? "" : ", ")
                     .append(name)
                     .append(" has no port ")
                     .append(std::to_string(wanted_port_));
-            if (found.empty() || found.back().context != context) ibv_close_device(context);
         }
-        const usable* const best = found.empty() ? nullptr : &best_of(found, gpu, pci);
-        if (best != nullptr) {
-            opened_->context = best->context;
-            const ibv_context* last = best->context;  // the ports of a device follow each other
-            for (const usable& u : found)
-                if (u.context != best->context && u.context != last) ibv_close_device(u.context), last = u.context;
-            attributes_ = best->attributes;
-            port_ = best->port;
-            port_attributes_ = best->port_attributes;
-            gid_index_ = best->gid;
-        }
-        if (opened_->context == nullptr) {
+        if (found.empty()) {
             error_text text;
             text << "colls: no active port of an RDMA device";
             if (wanted_device_ || wanted_port_ != none || wanted_gid_ != none)
@@ -191,6 +187,17 @@ private:
             fail(text << "; found: " << std::string_view(seen).substr(0, 280)
                       << ". Bring the link up (`rdma link`, `ip link`), or name another device or port");
         }
+        const std::vector<const usable*> best = best_of(found, gpu, pci);
+        take(*best.front());
+        for (std::size_t k = 1; k < best.size(); ++k)
+            beside_.push_back(std::shared_ptr<verbs_device>(new verbs_device(*best[k])));
+    }
+    void take(const usable& u) {
+        opened_ = u.opened;
+        attributes_ = u.attributes;
+        port_ = u.port;
+        port_attributes_ = u.port_attributes;
+        gid_index_ = u.gid;
         if (ibv_query_gid(opened_->context, static_cast<std::uint8_t>(port_), gid_index_, &gid_) != 0) gid_ = {};
         opened_->domain = ibv_alloc_pd(opened_->context);
         if (opened_->domain == nullptr)
@@ -200,27 +207,46 @@ private:
 
     // A port that can be used.
     struct usable {
-        ibv_context* context;
+        std::shared_ptr<handles> opened;
         std::string name;
         int port, gid, worth;
         ibv_device_attr attributes;
         ibv_port_attr port_attributes;
     };
-    static const usable& best_of(const std::vector<usable>& found, const std::string& gpu, const pci_tree& pci) {
-        std::string nearest;
-        if (!gpu.empty()) {
-            const bool has_global =
-                std::any_of(found.begin(), found.end(), [](const usable& u) { return u.worth > 1; });
-            std::vector<std::string> names;
-            for (const usable& u : found)
-                if ((u.worth > 1 || !has_global) && (names.empty() || names.back() != u.name)) names.push_back(u.name);
-            std::size_t taken = 0;
-            nearest = pci.nearest(gpu, names, taken).at(taken);
-        }
-        const usable* best = nullptr;
+    // One for each lane.
+    std::vector<const usable*> best_of(
+        const std::vector<usable>& found, const std::string& gpu, const pci_tree& pci) const {
+        const bool has_global = std::any_of(found.begin(), found.end(), [](const usable& u) { return u.worth > 1; });
+        std::vector<std::string> names;
         for (const usable& u : found)
-            if ((nearest.empty() || u.name == nearest) && (best == nullptr || u.worth > best->worth)) best = &u;
-        return *best;
+            if ((u.worth > 1 || !has_global) && (names.empty() || names.back() != u.name)) names.push_back(u.name);
+        const auto of_name = [&](const std::string* name) {
+            const usable* best = nullptr;
+            for (const usable& u : found)
+                if ((!name || u.name == *name) && (best == nullptr || u.worth > best->worth)) best = &u;
+            return best;
+        };
+        std::vector<const usable*> best;
+        // Equal ones alone, since each gets as much of a message.
+        const auto add = [&](const usable* u) {
+            const auto kind = [](const ibv_port_attr& p) {
+                return std::array{p.link_layer, p.active_speed, p.active_width};
+            };
+            if (best.empty() || (best.size() < most_lanes && u->name != best.front()->name &&
+                                    kind(u->port_attributes) == kind(best.front()->port_attributes)))
+                best.push_back(u);
+        };
+        if (!gpu.empty()) {
+            std::size_t taken = 0, step = 1;
+            names = pci.nearest(gpu, names, taken, &step);
+            for (; taken < names.size(); taken += step) add(of_name(&names[taken]));
+            return best;
+        }
+        add(of_name(nullptr));
+        // No device has the name "/": a list that allows it only excludes some.
+        if (wanted_device_ && !is_allowed(wanted_device_, "/"))
+            for (const std::string& n : names) add(of_name(&n));
+        return best;
     }
 
     // Index of the address by which others are to reach the port, or none. `worth`: 4 the rank's TCP address, 3 another
@@ -258,7 +284,8 @@ private:
 
     const char* wanted_device_ = nullptr;
     int wanted_port_ = none, wanted_gid_ = none;
-    const std::shared_ptr<handles> opened_ = std::make_shared<handles>();
+    std::shared_ptr<handles> opened_;
+    std::vector<std::shared_ptr<verbs_device>> beside_;
     ibv_device_attr attributes_{};
     ibv_port_attr port_attributes_{};
     int port_ = 0, gid_index_ = 0;

@@ -14,14 +14,19 @@
 
 namespace colls::inline v1::detail::rdma {
 
+/// How many devices a rank uses at once, as the lanes of a message: the text of a control message names no more.
+inline constexpr std::uint32_t most_lanes = 4;
+
 /// A range of memory that is registered with the device, with its keys.
 struct region {
     std::byte* at = nullptr;
     std::size_t bytes = 0;
     std::uint32_t local = 0, remote = 0;  ///< keys: for requests of this rank, and for those of peers
     void* handle = nullptr;               ///< what the device knows it by
-    bool foreign = false;  ///< memory of another device (a GPU), which this processor cannot read or write
+    bool foreign = false;    ///< memory of another device (a GPU), which this processor cannot read or write
+    region* next = nullptr;  ///< the same range, registered with the device of the next lane
 
+    const region& at_lane(std::uint32_t lane) const { return lane > 0 && next ? next->at_lane(lane - 1) : *this; }
     bool holds(const std::byte* p, std::size_t n) const {
         const auto begin = reinterpret_cast<std::uintptr_t>(at), q = reinterpret_cast<std::uintptr_t>(p);
         return q >= begin && n <= bytes && q - begin <= bytes - n;
@@ -44,6 +49,7 @@ struct write_request {
     std::uint32_t immediate;
     bool announces;  ///< with the immediate: it takes one posted receive of the peer, which gets a completion
     bool signalled, inlined;
+    std::uint32_t lane = 0;
 };
 
 /// Without initial values, since a waiting rank polls for an array of them again and again.
@@ -66,10 +72,13 @@ struct queue_limits {
     std::uint32_t requests = 1;     ///< that may be posted and not known to be done
     std::uint32_t receives = 1;     ///< that may be posted
     std::uint64_t bytes = 1 << 20;  ///< of one request, 256 or more; final when the queue pair is connected
+    std::uint32_t lanes = 1;        ///< final when the queue pair is connected
 };
 
-/// What a peer needs to connect its queue pair to this one; only the device knows what the bytes mean.
-using queue_name = std::array<std::byte, 48>;
+/// What a peer needs to connect its queue pair to this one; only the device knows what the bytes mean. Those of a lane
+/// are not all 0.
+inline constexpr std::size_t lane_name_bytes = 32;
+using queue_name = std::array<std::byte, most_lanes * lane_name_bytes>;
 
 /// A queue pair, with its completion queue. Functions that may fail return an error's text, or null.
 class queue {
@@ -92,6 +101,7 @@ public:
 class device {
 public:
     virtual ~device() = default;
+    virtual const char* name() const = 0;
     /// Registers a range. Throws colls::error (unsupported), which says what to do.
     virtual region add(std::byte* at, std::size_t bytes) = 0;
     /// Ends a registration.

@@ -110,17 +110,20 @@ public:
 
     /// The nearest ones to the GPU among the RDMA devices `cards`, in their order; all where no way is known.
     /// `taken`: the place of the one that the GPU takes, so that the GPUs that are equally near the same ones spread
-    /// over them.
-    std::vector<std::string> nearest(
-        std::string_view gpu, const std::vector<std::string>& cards, std::size_t& taken) const {
+    /// over them. `sharing`: how many these GPUs are: where there are more cards it takes each `sharing`th from there.
+    std::vector<std::string> nearest(std::string_view gpu, const std::vector<std::string>& cards, std::size_t& taken,
+        std::size_t* sharing = nullptr) const {
         const std::string at = path_of(gpu);
         std::vector<std::string> best = nearest_to(at, cards);
-        std::size_t before = 0;
+        std::size_t before = 0, all = 0;
+        bool found = false;
         for (const std::string& other : gpus()) {
             const std::string there = path_of(other);
-            if (there == at) break;
-            before += nearest_to(there, cards) == best;
+            found = found || there == at;
+            const bool same = nearest_to(there, cards) == best;
+            all += same, before += same && !found;
         }
+        if (sharing) *sharing = std::max<std::size_t>(all, 1);
         taken = best.empty() ? 0 : before % best.size();
         return best;
     }

@@ -23,7 +23,8 @@ struct verbs_shape {
     std::uint32_t slots = 32;            ///< of the ring, each way between two ranks
     std::uint32_t slot_bytes = 8 << 10;  ///< of data in each
     std::uint32_t notices = 32;
-    double offer_after = 2e-3;    ///< seconds without a place, until the sender says what its message is
+    std::uint64_t least_stripe = 64 << 10;  ///< of a message, for a lane of its own
+    double offer_after = 2e-3;              ///< seconds without a place, until the sender says what its message is
     double signal_after = 30e-6;  ///< seconds until a signalled request is posted to learn that a message has left
     double failure_grace = 0.25;  ///< seconds in which control messages may still tell the cause of a failed request
 };
@@ -36,15 +37,16 @@ enum class write_kind : std::uint32_t {
     direct,  ///< a message lies in the place that a notice named
     notice   ///< a notice lies in the next entry of their ring
 };
-/// The next bit of an immediate: the sender waits to hear that the message has arrived. The others count slots,
-/// messages or notices.
-inline constexpr std::uint32_t acknowledgement_wanted = 1u << 29, count_mask = acknowledgement_wanted - 1;
+/// The next bit of an immediate: the sender waits to hear that the message has arrived. The next two: on how many
+/// lanes beside the first one parts of the message go. The others count slots, messages or notices.
+inline constexpr std::uint32_t acknowledgement_wanted = 1u << 29, beside_shift = 27, count_mask = (1u << 27) - 1;
+static_assert(most_lanes <= acknowledgement_wanted >> beside_shift);
 constexpr write_kind kind_of(std::uint32_t immediate) { return static_cast<write_kind>(immediate >> 30); }
 constexpr std::uint32_t immediate_of(write_kind what, std::uint64_t count) {
     return static_cast<std::uint32_t>(what) << 30 | static_cast<std::uint32_t>(count & count_mask);
 }
 constexpr bool has_count(std::uint32_t immediate, std::uint64_t count) {
-    return (immediate & count_mask) == (count & count_mask);
+    return (immediate & (acknowledgement_wanted - 1)) == (count & count_mask);
 }
 
 /// How many slots and notices a rank has taken out of its rings, and how many messages have arrived. They only grow.
@@ -67,7 +69,7 @@ static_assert(sizeof(message_header) == 64);
 /// Registered memory of the receiver's, in which a message is to land.
 struct remote_region {
     std::uint64_t at, bytes;
-    std::uint32_t key, unused;
+    std::uint32_t key[most_lanes];
 };
 
 enum class notice_kind : std::uint32_t {
@@ -92,7 +94,7 @@ struct placement_notice {
 /// Offsets in either half of a block.
 class block_layout {
 public:
-    static constexpr std::size_t notice_stride = 512, counters_bytes = 64;
+    static constexpr std::size_t notice_stride = 640, counters_bytes = 64;
 
     explicit block_layout(const verbs_shape& shape)
         : slots_(shape.slots), notices_(shape.notices), slot_stride_(sizeof(message_header) + shape.slot_bytes) {}
@@ -114,13 +116,13 @@ enum class wiring : std::uint64_t {
 };
 struct greeting {
     static constexpr std::uint64_t expected_magic =
-        0x3176'7362'7265'76;  // changes with the version, and with the byte order
+        0x3276'7362'7265'76;  // changes with the version, and with the byte order
 
     std::uint64_t magic, base;
     std::uint32_t key, slots, slot_bytes, notices;
     queue_name name;
 };
-static_assert(sizeof(greeting) == 80);
+static_assert(sizeof(greeting) == 160);
 
 /// A greeting as text, in hexadecimal digits.
 struct greeting_text {

@@ -102,9 +102,11 @@ inline void receiver::push(std::uint64_t number, const message_label& label, con
         const region where = own_.registry->find(pieces[i].data, pieces[i].bytes);
         if (where.bytes == 0 || n.what.entries == placement_notice::most_places || pieces[i].bytes < least_direct_piece)
             n.kind = notice_kind::by_slots;
-        else
-            n.places[n.what.entries++] = {
-                reinterpret_cast<std::uintptr_t>(pieces[i].data), pieces[i].bytes, where.remote, 0};
+        else {
+            remote_region& place = n.places[n.what.entries++];
+            place = {reinterpret_cast<std::uintptr_t>(pieces[i].data), pieces[i].bytes, {}};
+            for (std::uint32_t lane = 0; lane < most_lanes; ++lane) place.key[lane] = where.at_lane(lane).remote;
+        }
     }
     if (n.kind == notice_kind::by_slots) n.what.entries = 0;
     notices_.push(n);

@@ -234,8 +234,12 @@ inline void sender::write_slot(const message& m, std::uint32_t bytes) {
 }
 
 // Appends the front message, or as much of it as the queue has room for, as writes to the receiver's places; its last
-// request announces it. False: not all of it.
+// request announces it. A large one is cut over the lanes, and the last request of each announces: the first lane's is
+// the last of all. False: not all of it.
 inline bool sender::write_direct(const message& m, const placement_notice& where) {
+    const auto lanes =
+        static_cast<std::uint32_t>(std::clamp<std::uint64_t>(m.bytes / own_.shape.least_stripe, 1, to_.limits().lanes));
+    const std::uint64_t stripe = (m.bytes + lanes - 1) / lanes;
     while (in_requests_ < m.bytes) {
         if (!to_.room(1)) return false;
         // A request writes one contiguous range, which it reads from several pieces.
@@ -245,18 +249,20 @@ inline bool sender::write_direct(const message& m, const placement_notice& where
         const remote_region& to = where.places[k];
         write_request& r = to_.add(0, write_kind::direct, lowered_, false);
         r.to = to.at + skip;
-        r.remote = to.key;
-        const std::uint64_t most = std::min(to.bytes - skip, to_.limits().bytes);
+        r.lane = lanes - 1 - static_cast<std::uint32_t>(in_requests_ / stripe);
+        r.remote = to.key[r.lane];
+        r.immediate |= (lanes - 1) << beside_shift;
+        const std::uint64_t most = std::min({to.bytes - skip, to_.limits().bytes, stripe - in_requests_ % stripe});
         std::uint64_t bytes = 0;
         while (r.count < to_.limits().gathers && bytes < most) {
             const piece& p = pieces_[r.count];
             const auto part = static_cast<std::uint32_t>(std::min<std::uint64_t>(p.bytes, most - bytes));
-            to_.add_piece(r, p.data, part, own_.registry->find(p.data, part).local);
+            to_.add_piece(r, p.data, part, own_.registry->find(p.data, part).at_lane(r.lane).local);
             bytes += part;
         }
         pieces_.skip(bytes);
         in_requests_ += bytes;
-        r.announces = in_requests_ == m.bytes;
+        r.announces = in_requests_ == m.bytes || in_requests_ % stripe == 0;
         reads_caller_ = true;
         to_.note_read();
     }

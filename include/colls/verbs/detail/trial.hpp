@@ -28,21 +28,23 @@ struct trial_listener final : message_transport::listener {
     }
 };
 
-/// Sends a message of 8 bytes to each rank of `to`, and waits for one from each of `from`, for `seconds` at most.
-/// Returns why one does not pass; nothing if all do. `t` has had no call yet, and is used for nothing else.
-inline std::string try_out(
-    message_transport& t, const std::vector<int>& to, const std::vector<int>& from, double seconds) {
+/// Sends a message of so many bytes to each rank of `to`, and waits for one from each of `from`, for `seconds` at most.
+/// `memory`: for one more than come; null: the caller has none. Returns why one does not pass; nothing if all do. `t`
+/// has had no call yet, and is used for nothing else.
+inline std::string try_out(message_transport& t, const std::vector<int>& to, const std::vector<int>& from,
+    double seconds, std::byte* memory = nullptr, std::size_t bytes = 8) {
     trial_listener heard;
-    std::vector<std::uint64_t> places(from.size() + 1);
-    const auto place = [&](std::size_t i) { return piece{reinterpret_cast<std::byte*>(&places[i]), sizeof places[i]}; };
+    std::vector<std::byte> own(memory ? 0 : bytes * (from.size() + 1));
+    if (!memory) memory = own.data();
+    const auto place = [&](std::size_t i) { return piece{memory + i * bytes, bytes}; };
     t.listening = &heard;
     t.linger = std::min(seconds, 1.0);
     for (std::size_t i = 0; i < from.size(); ++i) {
         const piece p = place(i);
         t.receive(from[i], {}, &p, 1);
     }
-    const piece own = place(from.size());
-    for (const int r : to) t.send(r, {}, &own, 1);
+    const piece sent = place(from.size());
+    for (const int r : to) t.send(r, {}, &sent, 1);
     t.flush();
     for (const double until = seconds_now() + seconds; heard.why.empty(); t.idle(1e-3)) {
         t.progress();
