@@ -107,6 +107,8 @@ public:
     const std::vector<local_rank>& ranks() const { return ranks_; }
     /// The handle of each local rank, in device memory.
     const rank_handle* handles() const { return reinterpret_cast<const rank_handle*>(handles_.data()); }
+    /// Device memory for what store_calls stores, in a group of which one rank is local.
+    const joint_calls* stored_calls() const { return reinterpret_cast<const joint_calls*>(stored_calls_.data()); }
 
     /// Figures of the links: the tuning file's, otherwise the usual ones; `rdma`: a device moves what goes to other
     /// hosts. All ranks must take the same.
@@ -183,6 +185,7 @@ public:
             handles.push_back(h);
         }
         handles_ = device_memory(device_, handles.size() * sizeof(rank_handle), handles.data());
+        if (ranks.size() == 1) stored_calls_ = device_memory(device_, sizeof(joint_calls));
     }
 
     /// Orders the local ranks to give up: their kernels that wait, and later ones; and later calls throw. The kernels
@@ -525,7 +528,7 @@ private:
     double timeout_ = 0;  // seconds
     std::vector<local_rank> ranks_;
     std::vector<std::byte*> host_workspaces_;
-    device_memory workspaces_, regions_, handles_, shared_of_kernels_;
+    device_memory workspaces_, regions_, handles_, stored_calls_, shared_of_kernels_;
     std::vector<std::uint64_t> host_regions_;  ///< what is in regions_
     reachable_memory reachable_;
     byte_span shared_[shared_address::most_shared];  ///< and in shared_of_kernels_
