@@ -87,8 +87,8 @@ __global__ void store_calls(const __grid_constant__ Tables from, Tables* to) {
 
 /// A call by a schedule.
 template <class Schedule, class T, class D, class Op, class Epilogue, class Tables = const joint_calls*>
-__global__ void __launch_bounds__(block_threads, 1)
-    schedule_kernel(const __grid_constant__ kernel_arguments<Op, Epilogue, Tables> a, const Schedule s) {
+__global__ void __launch_bounds__(block_threads, 1) schedule_kernel(
+    const __grid_constant__ kernel_arguments<Op, Epilogue, Tables> a, const __grid_constant__ Schedule s) {
     const int channel = a.load_call();
     run_schedule<T, D>(device_thread_group(), channel, s, a.op, a.epilogue);
 }

@@ -10,7 +10,6 @@
 #include <iterator>
 #include <memory>
 #include <optional>
-#include <string_view>
 #include <vector>
 
 namespace colls::inline v1::cuda::detail {
@@ -52,15 +51,6 @@ inline constexpr std::size_t least_slice = 16 << 10, least_eager_slice = 2 << 10
 inline std::int32_t channels_for(const local_ranks& ranks, std::uint64_t bytes, std::uint64_t slice) {
     const auto most = static_cast<std::uint64_t>(ranks.sizes().channels);
     return static_cast<std::int32_t>(std::clamp<std::uint64_t>((bytes + slice - 1) / slice, 1, most));
-}
-
-/// A hash of the types' names: the same in all processes that run the same program.
-template <class... X>
-constexpr std::uint64_t name_hash() {
-    std::uint64_t h = 0xcbf29ce484222325ull;
-    for (const char c : std::string_view(__PRETTY_FUNCTION__))
-        h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
-    return h;
 }
 
 /// Elements of T in a chunk of at most `bytes`: a multiple of `quantum`, and at least one.
@@ -279,9 +269,9 @@ int hops_if_eager(const local_ranks& ranks, collective what, std::uint64_t longe
 }
 
 /// Checks and launches a call of all local ranks. `all`: their buffers, in the order of ranks.ranks(). `offsets`: where
-/// user blocks begin (n + 1 entries); empty: they are balanced. `by`: by(bytes, go) calls go(map, schedule) with the
-/// slot map of the schedule for a call of this many bytes, and with that schedule as kernels reach it. Throws
-/// invalid_argument, unsupported, wrong_schedule, peer_failed, std::bad_alloc.
+/// user blocks begin (n + 1 entries); empty: they are balanced. `by`: by(bytes, go) calls go(map, steps) with the slot
+/// map and the steps of the schedule for a call of this many bytes. Throws invalid_argument, unsupported,
+/// wrong_schedule, peer_failed, std::bad_alloc.
 template <collective what, class T, class D, class Tables, class By, class Op, class Epilogue>
 void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all, int root, const By& by, const Op& op,
     const Epilogue& epilogue, cudaStream_t stream, const std::vector<std::uint64_t>& offsets) {
@@ -364,8 +354,7 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
             ranks, what, reinterpret_cast<const void*>(&eager_kernel<what, T, D, Op, Epilogue, Tables>), a, 0, stream);
     }
 
-    by(static_cast<double>(c.count * sizeof(T)), [&]<class Schedule>(
-                                                     const stored_slot_map& m, const Schedule& in_kernel) {
+    by(static_cast<double>(c.count * sizeof(T)), [&](const stored_slot_map& m, const stored_table& steps) {
         c.slots = m.slots;
         c.overwrites = m.overwrites;
         c.width = m.map.width;
@@ -407,9 +396,10 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
         }
         c.chunks = static_cast<std::int32_t>(
             chunks_needed(longest_of(c.user_blocks), static_cast<std::uint64_t>(c.channels), c.chunk));
-        set_fingerprint(m.map.fingerprint ^ name_hash<Schedule>());
-        issue(ranks, what, reinterpret_cast<const void*>(&schedule_kernel<Schedule, T, D, Op, Epilogue, Tables>), a,
-            in_kernel, stream);
+        set_fingerprint(m.map.fingerprint);
+        issue(ranks, what,
+            reinterpret_cast<const void*>(&schedule_kernel<stored_schedule<what>, T, D, Op, Epilogue, Tables>), a,
+            stored_schedule<what>{steps}, stream);
     });
 }
 
