@@ -1,4 +1,4 @@
-// Collective calls on GPUs: a kernel for each schedule type. For units that nvcc compiles; CMake: link colls::cuda.
+// Collective calls on GPUs: a kernel for each type and operator. For units that nvcc compiles; CMake: link colls::cuda.
 //
 //     colls::cuda::all_reduce<colls::ring>(comm, gradients, colls::sum, stream);
 //
@@ -38,8 +38,8 @@
 // call throws std::bad_alloc or peer_failed, and breaks the group.
 //
 // Costs are those of the eager path, 1 round, or of the schedule (colls::cost_of); given below are rounds and the bytes
-// that the busiest rank reads from others, by `direct`, for S bytes in the whole buffer. A call without a schedule
-// compiles two kernels, direct and one that reads any other from a table: name `direct` to have one.
+// that the busiest rank reads from others, by `direct`, for S bytes in the whole buffer. A kernel reads
+// the steps of its schedule from a table, which options.table_bytes must have room for.
 #pragma once
 
 #include <colls/cuda/detail/launch/message_calls.hpp>

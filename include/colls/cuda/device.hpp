@@ -37,7 +37,7 @@ struct ranks {
     __device__ int size() const { return info.handles[0].sizes.ranks; }
 
     detail::device_call_info info;  ///< for the library
-    Schedule schedule;              ///< by which its calls move data
+    detail::stored_schedule<implemented_by<Schedule>> schedule;
 };
 
 }  // namespace device
@@ -52,8 +52,9 @@ device::ranks<S> ranks_for(Comm& comm, const S& s = {}) {
     device::ranks<S> r;
     r.locals = static_cast<std::int32_t>(context.ranks().size());
     r.channels = context.sizes().channels;
-    r.info = detail::make_device_call_info(context, s);
-    r.schedule = s;
+    detail::stored_slot_map& map = context.map_for(s);
+    r.info = detail::make_device_call_info(context, map);
+    r.schedule = {context.steps_for(map, s, none)};
     return r;
 }
 

@@ -36,7 +36,7 @@ inline std::string explain(communicator& comm, collective what, std::size_t byte
         "%s of %zu bytes, %d ranks on %d hosts: launch %.1f us; within a host a round %.1f us, %.4f ns/B; between "
         "hosts "
         "%.1f us, %.4f ns/B\n",
-        name_of(what), bytes, ranks.size(), ranks.far() != nullptr ? ranks.hosts(false).hosts() : 1, f.launch * 1e6,
+        name_of(what), bytes, ranks.size(), ranks.far() != nullptr ? ranks.hosts().hosts() : 1, f.launch * 1e6,
         f.near.alpha * 1e6, f.near.beta * 1e9, f.far.alpha * 1e6, f.far.beta * 1e9);
     std::string text = line;
     const detail::gpu_demand d = ranks.demand_of(static_cast<double>(bytes));

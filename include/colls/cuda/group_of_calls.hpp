@@ -19,9 +19,9 @@ namespace colls::inline v1::cuda {
 /// number of messages, also where a rank receives in one group what another one sends in two.
 ///
 /// Launches: one for all messages, and, where these are more than 128, a short one before for each 128, which stores
-/// their list; one for up to 16 collective calls in a row that differ only in buffers, count and root, whose operator
-/// and epilogue have no members, and that have channels enough: those that they take alone, fewer the shorter they are
-/// (options.channels in all). They run beside each other.
+/// their list; one for up to 16 collective calls in a row, after a short one if they are several, that differ only in
+/// buffers, count and root, whose operator and epilogue have no members, and that have channels enough: those that they
+/// take alone, fewer the shorter they are (options.channels in all). They run beside each other.
 class group_of_calls {
 public:
     /// For `begin`.

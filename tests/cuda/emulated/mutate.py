@@ -85,9 +85,9 @@ def without_arguments(name):
 
 
 def short_kernel(name):
-    """`schedule_kernel<ring>`: a kernel's or function's name, with the family of its schedule if it has one."""
-    if collective := re.search(r"eager_kernel<\(colls::v1::collective\)(\d+)", name):
-        return f"eager_kernel<{collective.group(1)}>"
+    """`schedule_kernel<6>`, `calls<ring>`: a kernel's or function's name, with its collective or the family of its schedule."""
+    if m := re.search(r"(eager|schedule)_kernel<(?:colls::v1::cuda::detail::stored_schedule<)?\(colls::v1::collective\)(\d+)", name):
+        return f"{m[1]}_kernel<{m[2]}>"
     family = re.search(r"colls::v1::(compose<colls::v1::)?(\w+)::(\w+)[,>]", name)
     if not family:
         return without_arguments(name)

@@ -67,13 +67,13 @@ struct stored_slot_map {
     slot_map map;
     const slot_info* slots = nullptr;
     const std::uint8_t* overwrites = nullptr;
+    std::vector<stored_table> steps;  ///< that calls have needed so far
 };
 
-/// What `automatic` has chosen for a call, as a kernel takes it: see stored_schedule.
+/// What `automatic` has chosen for a call.
 struct chosen_schedule {
-    const stored_slot_map* map = nullptr;  ///< null: `direct`
-    const stored_step* steps = nullptr;    ///< of the role, in device memory
-    int role = 0, root = 0;                ///< of the local rank, and of the schedule
+    const stored_slot_map* map = nullptr;
+    stored_table steps;
 };
 
 struct calls_together;
@@ -107,6 +107,8 @@ public:
     const std::vector<local_rank>& ranks() const { return ranks_; }
     /// The handle of each local rank, in device memory.
     const rank_handle* handles() const { return reinterpret_cast<const rank_handle*>(handles_.data()); }
+    /// Device memory for what store_calls stores, in a group of which one rank is local.
+    const joint_calls* stored_calls() const { return reinterpret_cast<const joint_calls*>(stored_calls_.data()); }
 
     /// Figures of the links: the tuning file's, otherwise the usual ones; `rdma`: a device moves what goes to other
     /// hosts. All ranks must take the same.
@@ -125,22 +127,13 @@ public:
     /// many and consecutive; else 0.
     void set_far(std::unique_ptr<far_group> f, const std::vector<int>& host_of, int each) {
         hosts_ = host_map(host_of);
-        v1::detail::host_table t = *hosts_.table();
-        const auto copied = [&](const int* from, int count) {
-            return tables_.copy(std::vector<int>(from, from + count));
-        };
-        t.first = copied(t.first, t.hosts + 1);
-        t.host_of = copied(t.host_of, n_);
-        t.place_of = copied(t.place_of, n_);
-        t.members = copied(t.members, n_);
-        hosts_in_kernels_ = host_map(*tables_.copy(std::vector<v1::detail::host_table>{t}));
         sizes_.eager_bytes = 0;  // calls go by schedules
         far_ = std::move(f);
         ranks_per_host_ = each;
     }
     int ranks_per_host() const { return ranks_per_host_; }
-    /// Not known where all ranks are on one host. The map for kernels is for them alone.
-    host_map hosts(bool in_kernels) const { return in_kernels ? hosts_in_kernels_ : hosts_; }
+    /// Not known where all ranks are on one host.
+    host_map hosts() const { return hosts_; }
     far_group* far() const { return far_.get(); }
     bool is_far(int rank) const { return far_ && far_->memory().is_far(rank); }
     /// Has a local rank given up? For the proxy.
@@ -183,6 +176,7 @@ public:
             handles.push_back(h);
         }
         handles_ = device_memory(device_, handles.size() * sizeof(rank_handle), handles.data());
+        if (ranks.size() == 1) stored_calls_ = device_memory(device_, sizeof(joint_calls));
     }
 
     /// Orders the local ranks to give up: their kernels that wait, and later ones; and later calls throw. The kernels
@@ -283,7 +277,7 @@ public:
 
     /// The slot map of a schedule: built, proven and copied to the device at its first use.
     template <class S>
-    const stored_slot_map& map_for(const S& s) {
+    stored_slot_map& map_for(const S& s) {
         static const char type = 0;
         std::vector<std::byte> value(std::is_empty_v<S> ? 0 : sizeof(S));
         if (!value.empty()) std::memcpy(value.data(), &s, value.size());
@@ -293,10 +287,25 @@ public:
         m->type = &type;
         m->value = std::move(value);
         m->map = proven_slot_map(s, n_);
+        m->map.fingerprint ^= name_hash<S>();
         m->slots = tables_.copy(m->map.slots);
         m->overwrites = tables_.copy(m->map.overwrites);
         maps_.push_back(std::move(m));
         return *maps_.back();
+    }
+
+    /// The steps of the schedule of that map, for calls with that root (none: with any), copied to the device at their
+    /// first use: those of the one local rank, or of all ranks.
+    template <class S>
+    stored_table steps_for(stored_slot_map& map, const S& s, int root) {
+        const int role = role_in(s, root);
+        for (const stored_table& t : map.steps)
+            if (t.me == role) return t;
+        std::vector<stored_step> steps;
+        for (int r = role == none ? 0 : role; r < (role == none ? n_ : role + 1); ++r)
+            for (const stored_step& x : steps_of(s, r, n_)) steps.push_back(x);
+        map.steps.push_back({tables_.copy(steps), role, map.map.rounds, map.map.ports, root_of(s, n_)});
+        return map.steps.back();
     }
 
     const link_figures& links() const { return links_; }
@@ -371,42 +380,45 @@ public:
     void set_together(calls_together* t) { together_ = t; }
 
 private:
+    /// Whose steps calls with that root need; none: those of all ranks.
+    template <class S>
+    int role_in(const S& s, int root) const {
+        if (is_whole() || (rooted(implemented_by<S>) && root == none)) return none;
+        const int rank = ranks_.front().rank;
+        return rooted(implemented_by<S>) ? mod(rank - root + root_of(s, n_), n_) : rank;
+    }
     /// The tables of a candidate. Where these have no more room, on all ranks alike: `direct`.
     template <collective C>
     chosen_schedule stored(const candidate& c, int root) {
-        if (c.name == "direct") return {};
+        const auto by_direct = [&]() -> chosen_schedule {
+            const schedule_for<direct, C> s{};
+            stored_slot_map& map = map_for(s);
+            return {&map, steps_for(map, s, root)};
+        };
+        if (c.name == "direct") return by_direct();
         const erased_schedule<C> s{c.schedule};
-        chosen_schedule taken;
-        taken.root = s.root(n_);
-        taken.role = rooted(C) ? mod(ranks_.front().rank - root + taken.root, n_) : ranks_.front().rank;
+        stored_slot_map* map = nullptr;
         for (const auto& k : stored_)
-            if (k->schedule == c.schedule) {
-                taken.map = &k->map;
-                for (const auto& [role, steps] : k->steps)
-                    if (role == taken.role) taken.steps = steps;
-            }
-        const std::size_t all = static_cast<std::size_t>(n_);
-        const std::vector<stored_step> steps = steps_of(s, taken.role, n_);
-        if (taken.map == nullptr) {
-            auto made = std::make_unique<stored_candidate>(stored_candidate{c.schedule, {}, {}});
-            made->map.map = make_slot_map(s, n_);
-            const slot_map& m = made->map.map;
-            if (!tables_.has_room(
-                    m.slots.size() * sizeof(slot_info) + m.overwrites.size() + steps.size() * sizeof(stored_step),
-                    all * all * sizeof(slot_info)))
-                return {};
+            if (k->schedule == c.schedule) map = &k->map;
+        const auto all = static_cast<std::size_t>(n_),
+                   reserve = all * all * sizeof(slot_info) + 2 * all * sizeof(stored_step),  // for direct
+            steps =
+                static_cast<std::size_t>(s.rounds(n_)) * static_cast<std::size_t>(s.ports(n_)) * sizeof(stored_step);
+        if (map == nullptr) {
+            auto made = std::make_unique<stored_candidate>(stored_candidate{c.schedule, {}});
+            slot_map& m = made->map.map = make_slot_map(s, n_);
+            if (!tables_.has_room(m.slots.size() * sizeof(slot_info) + m.overwrites.size() + steps, reserve))
+                return by_direct();
             made->map.slots = tables_.copy(m.slots);
             made->map.overwrites = tables_.copy(m.overwrites);
             stored_.push_back(std::move(made));
-            taken.map = &stored_.back()->map;
+            map = &stored_.back()->map;
         }
-        if (taken.steps == nullptr) {
-            if (!tables_.has_room(steps.size() * sizeof(stored_step), all * all * sizeof(slot_info))) return {};
-            taken.steps = tables_.copy(steps);
-            for (const auto& k : stored_)
-                if (&k->map == taken.map) k->steps.push_back({taken.role, taken.steps});
-        }
-        return taken;
+        const int role = role_in(s, root);
+        for (const stored_table& t : map->steps)
+            if (t.me == role) return {map, t};
+        if (!tables_.has_room(steps, reserve)) return by_direct();
+        return {map, steps_for(*map, s, root)};
     }
     /// Writes a text and then a word at `at` into the workspace of a local rank. Not if the device cannot: its kernels
     /// read the order all the same.
@@ -510,7 +522,6 @@ private:
     struct stored_candidate {
         any_schedule schedule;
         stored_slot_map map;
-        std::vector<std::pair<int, const stored_step*>> steps;  ///< by role
     };
 
     const v1::detail::environment env_ = v1::detail::environment::read();
@@ -525,7 +536,7 @@ private:
     double timeout_ = 0;  // seconds
     std::vector<local_rank> ranks_;
     std::vector<std::byte*> host_workspaces_;
-    device_memory workspaces_, regions_, handles_, shared_of_kernels_;
+    device_memory workspaces_, regions_, handles_, stored_calls_, shared_of_kernels_;
     std::vector<std::uint64_t> host_regions_;  ///< what is in regions_
     reachable_memory reachable_;
     byte_span shared_[shared_address::most_shared];  ///< and in shared_of_kernels_
@@ -544,7 +555,7 @@ private:
     int order_told_by_ = none;  ///< the rank that said so, if another one did
     bool has_refused_ = false;
     int ranks_per_host_ = 0;
-    host_map hosts_, hosts_in_kernels_;
+    host_map hosts_;
     std::unique_ptr<far_group> far_;  // the last member: its thread uses the others
 };
 

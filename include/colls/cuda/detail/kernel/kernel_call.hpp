@@ -58,11 +58,15 @@ struct call_part {
     std::int32_t chunks = 1;         ///< of a slice; on the eager path hops: 2 of a long all_reduce
 };
 
-/// One rank's part in a call.
-struct kernel_call : call_part {
+/// A rank's buffers in a call.
+struct kernel_buffers {
     const std::byte* in = nullptr;
     std::byte* out = nullptr;
     shared_address in_where, out_where;
+};
+
+/// One rank's part in a call.
+struct kernel_call : call_part, kernel_buffers {
     const std::uint64_t* offsets = nullptr;  ///< where user blocks begin (blocks + 1 entries); null: balanced
     // The schedule's slot map.
     const slot_info* slots = nullptr;

@@ -16,7 +16,19 @@ COLLS_DEVICE_CALLED inline extent cut_of(
     std::uint64_t count, std::uint64_t slices, std::uint64_t i, std::uint64_t chunk, std::uint64_t c) {
     return cut(count, slices, i, chunk, c);
 }
-COLLS_DEVICE_CALLED inline int element_of(const block_set& blocks, int i) { return blocks[i]; }
+COLLS_DEVICE_CALLED inline int element_of(const block_set& blocks, int i) {
+    // Without divisions for the first one, since a round of a ring has no other.
+    int at = blocks.first, in_rep = 0;
+    if (i != 0) {
+        const auto u = [](int x) { return static_cast<unsigned>(x); };
+        const unsigned each = u(blocks.count) * u(blocks.grain), rep = u(i) / each, of_rep = u(i) - rep * each,
+                       e = of_rep / u(blocks.grain), run = e / u(blocks.run);
+        at += static_cast<int>(run) * blocks.period + static_cast<int>((e - run * u(blocks.run)) * u(blocks.grain));
+        in_rep = static_cast<int>(of_rep - e * u(blocks.grain)) + static_cast<int>(rep) * blocks.stride;
+    }
+    if (blocks.modulus > 0 && (at < 0 || at >= blocks.modulus)) at = mod(at, blocks.modulus);
+    return blocks.base + at + in_rep;
+}
 template <class S>
 COLLS_DEVICE_CALLED step step_at(const S& s, int rank, int n, int round, int port) {
     return step_of(s, rank, n, round, port);

@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 namespace colls::inline v1::cuda::detail {
@@ -64,6 +65,15 @@ constexpr std::uint64_t mixed(std::uint64_t h, std::uint64_t x) {
     h ^= x + 0x9e3779b97f4a7c15ull + (h << 6) + (h >> 2);
     h *= 0xff51afd7ed558ccdull;
     return h ^ (h >> 32);
+}
+
+/// A hash of the types' names: the same in all processes that run the same program.
+template <class... X>
+constexpr std::uint64_t name_hash() {
+    std::uint64_t h = 0xcbf29ce484222325ull;
+    for (const char c : std::string_view(__PRETTY_FUNCTION__))
+        h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+    return h;
 }
 
 /// The begin of an error: which call, by which schedule.

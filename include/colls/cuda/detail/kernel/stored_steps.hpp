@@ -1,9 +1,9 @@
-// A schedule as a table of one rank's steps, so that one kernel runs any schedule: what `automatic` chooses at run
-// time.
+// A schedule as a table of steps, so that one kernel runs any schedule, also one that `automatic` chooses at run time,
+// or whose own code is long.
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
 //
 // A kernel asks a schedule for the steps of its own rank, and for what the rank from which it receives sends in the
-// same round on the same port. Both are in the table.
+// same round on the same port. Both are in the rows of the table that are for that rank.
 #pragma once
 
 #include <colls/any_schedule.hpp>
@@ -51,19 +51,24 @@ std::vector<stored_step> steps_of(const S& s, int rank, int n) {
     return all;
 }
 
+/// Where such a table is stored: of one rank, or of each in turn.
+struct stored_table {
+    const stored_step* steps = nullptr;
+    std::int32_t me = none;  ///< whose it is; none: of all
+    std::int32_t all_rounds = 0, all_ports = 1, first = 0;
+};
+
 /// That table as a schedule for C, as far as a kernel asks.
 template <collective C>
-struct stored_schedule {
+struct stored_schedule : stored_table {
     static constexpr collective implements = C;
-    const stored_step* steps = nullptr;
-    std::int32_t me = 0, all_rounds = 0, all_ports = 1, first = 0;
 
     COLLS_HOST_DEVICE constexpr int rounds(int) const { return all_rounds; }
     COLLS_HOST_DEVICE constexpr int ports(int) const { return all_ports; }
     COLLS_HOST_DEVICE constexpr int root(int) const { return first; }
     COLLS_HOST_DEVICE constexpr step at(int rank, int, int round, int port) const {
-        const stored_step& x = steps[round * all_ports + port];
-        if (rank == me) return x.mine;
+        const stored_step& x = steps[((me == none ? rank : 0) * all_rounds + round) * all_ports + port];
+        if (me == none || rank == me) return x.mine;
         return {{me, x.sent}, {}};
     }
 };
@@ -71,7 +76,7 @@ struct stored_schedule {
 /// The schedule of the table that steps_of has made, wherever it is stored.
 template <collective C, class S>
 stored_schedule<C> stored(const S& s, const stored_step* steps, int rank, int n) {
-    return {steps, rank, s.rounds(n), ports_of(s, n), root_of(s, n)};
+    return {{steps, rank, s.rounds(n), ports_of(s, n), root_of(s, n)}};
 }
 
 }  // namespace colls::inline v1::cuda::detail

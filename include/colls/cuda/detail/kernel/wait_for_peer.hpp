@@ -100,6 +100,15 @@ private:
     std::uint64_t since_ = 0;
 };
 
+/// Waits until both counters are at least `value`; `one`, `two`: the peers to blame. False: this rank has given up.
+template <class G>
+COLLS_DEVICE_CALLED bool wait_until(G g, int channel, const std::uint64_t* first, const std::uint64_t* second,
+    std::uint64_t value, int one, int two, int round) {
+    backoff<G> pauses;
+    while (!g.reached(first, second, value))
+        if (!pauses.pause(g, channel, g.relaxed(first) < value ? one : two, round)) return false;
+    return true;
+}
 /// Waits until the progress of both peers is at least `value`; none: of no rank. False: this rank has given up. By one
 /// thread: after their next barrier, the other threads of the block see what it has seen.
 template <class G>
@@ -108,11 +117,8 @@ COLLS_DEVICE_CALLED bool wait_for_peers(G g, int channel, int one, int two, std:
     if (one == none) one = two;
     if (one == none) return true;
     if (two == none) two = one;
-    const std::uint64_t *const first = progress_of(self, channel, one), *const second = progress_of(self, channel, two);
-    backoff<G> pauses;
-    while (!g.reached(first, second, value))
-        if (!pauses.pause(g, channel, g.relaxed(first) < value ? one : two, round)) return false;
-    return true;
+    return wait_until(
+        g, channel, progress_of(self, channel, one), progress_of(self, channel, two), value, one, two, round);
 }
 /// Waits until all messages of the post before the last have left and arrived: the next one may be written where it is.
 /// False: this rank has given up. By one thread.
@@ -127,10 +133,7 @@ COLLS_DEVICE_CALLED bool wait_for_window(G g, int channel, int round) {
     for (int p = 0; p < before.ports; ++p)
         if (before.sends[p].peer != none) peer = before.sends[p].peer;
     const std::uint64_t* const done = self.far.done(channel);
-    backoff<G> pauses;
-    while (!g.reached(done, done, posts - 1))
-        if (!pauses.pause(g, channel, peer, round)) return false;
-    return true;
+    return wait_until(g, channel, done, done, posts - 1, peer, peer, round);
 }
 
 }  // namespace colls::inline v1::cuda::detail

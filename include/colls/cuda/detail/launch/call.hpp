@@ -70,6 +70,11 @@ std::vector<rank_buffers> buffers_of(In& in, Out& out) {
 /// The layout of a call whose blocks are balanced.
 struct balanced_blocks {};
 
+/// The tables in the arguments of a kernel: see kernel_arguments.
+template <class Comm, class Counts>
+using tables_for = std::conditional_t<Comm::takes_buffer_of_each_rank || !std::is_same_v<Counts, balanced_blocks>,
+    call_tables, const joint_calls*>;
+
 /// Where blocks of the given sizes begin in the longer one of the buffers, which has them all.
 template <class Counts>
 std::vector<std::uint64_t> offsets_in(
@@ -92,38 +97,32 @@ void launch_or_tell(local_ranks& ranks, const Launch& launch) {
     }
 }
 
-/// The family S as a group takes it: a hierarchy without hosts of its own takes those of the group. `in_kernel`: as a
-/// kernel reaches their map.
+/// The family S as a group takes it: a hierarchy without hosts of its own takes those of the group.
 template <class S>
-S family_for(const local_ranks& ranks, bool in_kernel) {
+S family_for(const local_ranks& ranks) {
     S s{};
     if constexpr (requires { s.node = 1; })
         if (s.node == 0) s.node = ranks.ranks_per_host();
     if constexpr (requires(host_map& map) { map = s.hosts; })
-        if (!s.hosts.known()) s.hosts = ranks.hosts(in_kernel);
+        if (!s.hosts.known()) s.hosts = ranks.hosts();
     return s;
 }
 
 /// For launch_collective: the schedule, or the family of schedules, S.
 template <collective C, class S>
-auto by_given(local_ranks& ranks) {
-    return [&ranks](double, const auto& go) {
-        go(ranks.map_for(schedule_of<C>(family_for<S>(ranks, false))), schedule_of<C>(family_for<S>(ranks, true)));
+auto by_given(local_ranks& ranks, int root) {
+    return [&ranks, root](double, const auto& go) {
+        const auto s = schedule_of<C>(family_for<S>(ranks));
+        stored_slot_map& map = ranks.map_for(s);
+        go(map, ranks.steps_for(map, s, root));
     };
 }
-/// For launch_collective: what `automatic` chooses, directly or as a table of steps.
-template <collective C, class T, class D, class Op, class Epilogue>
+/// For launch_collective: what `automatic` chooses.
+template <collective C>
 auto by_choice(local_ranks& ranks, int root) {
-    using at_once = schedule_for<direct, C>;
-    using by_steps = stored_schedule<C>;
     return [&ranks, root](double bytes, const auto& go) {
-        // A kernel that is loaded later would wait for kernels that may wait for this call.
-        for (const void* const kernel : {reinterpret_cast<const void*>(&schedule_kernel<at_once, T, D, Op, Epilogue>),
-                 reinterpret_cast<const void*>(&schedule_kernel<by_steps, T, D, Op, Epilogue>)})
-            ranks.loaded(kernel);
         const chosen_schedule taken = ranks.template chosen<C>(bytes, root);
-        if (taken.map == nullptr) return go(ranks.map_for(at_once{}), at_once{});
-        go(*taken.map, by_steps{taken.steps, taken.role, taken.map->map.rounds, taken.map->map.ports, taken.root});
+        go(*taken.map, taken.steps);
     };
 }
 
@@ -144,8 +143,8 @@ void make_call_by(Comm& comm, In& in, Out& out, const Op& op, int root, const Ep
             "in a kernel; take direct or one_shot, or mark the operator with colls::commutative(op)");
     launch_or_tell(comm.context(), [&](local_ranks& ranks) {
         const std::vector<rank_buffers> all = buffers_of<Comm>(in, out);
-        launch_collective<C, T, D>(ranks, all, root, by_given<C, S>(ranks), op, epilogue, stream_of(stream),
-            offsets_in(C, ranks.ranks().front().rank, counts, all));
+        launch_collective<C, T, D, tables_for<Comm, Counts>>(ranks, all, root, by_given<C, S>(ranks, root), op,
+            epilogue, stream_of(stream), offsets_in(C, ranks.ranks().front().rank, counts, all));
     });
 }
 
@@ -165,7 +164,8 @@ void make_call(Comm& comm, In& in, Out& out, const Op& op, int root, const Epilo
             "colls: input and output of two types need an epilogue that converts");
         launch_or_tell(comm.context(), [&](local_ranks& ranks) {
             const std::vector<rank_buffers> all = buffers_of<Comm>(in, out);
-            launch_collective<C, T, D>(ranks, all, root, by_choice<C, T, D, Op, Epilogue>(ranks, root), op, epilogue,
+            using tables = tables_for<Comm, Counts>;
+            launch_collective<C, T, D, tables>(ranks, all, root, by_choice<C>(ranks, root), op, epilogue,
                 stream_of(stream), offsets_in(C, ranks.ranks().front().rank, counts, all));
         });
     }
@@ -176,16 +176,17 @@ template <class S, class Comm, class Stream>
 void make_barrier(Comm& comm, const Stream& stream) {
     constexpr collective what = collective::barrier;
     launch_or_tell(comm.context(), [&](local_ranks& ranks) {
+        using tables = tables_for<Comm, balanced_blocks>;
         const auto launch = [&](const auto& by) {
-            launch_collective<what, char, char>(ranks, std::vector<rank_buffers>(ranks.ranks().size()), 0, by,
+            launch_collective<what, char, char, tables>(ranks, std::vector<rank_buffers>(ranks.ranks().size()), 0, by,
                 no_operator{}, no_epilogue{}, stream_of(stream), {});
         };
         if constexpr (!std::is_same_v<S, automatic>)
-            launch(by_given<what, S>(ranks));
+            launch(by_given<what, S>(ranks, 0));
         else if constexpr (Comm::takes_buffer_of_each_rank)
-            launch(by_given<what, direct>(ranks));
+            launch(by_given<what, direct>(ranks, 0));
         else
-            launch(by_choice<what, char, char, no_operator, no_epilogue>(ranks, 0));
+            launch(by_choice<what>(ranks, 0));
     });
 }
 

@@ -21,9 +21,7 @@ struct device_call_info {
 };
 
 /// Throws unsupported, wrong_schedule.
-template <class S>
-device_call_info make_device_call_info(local_ranks& ranks, const S& s) {
-    const stored_slot_map& m = ranks.map_for(s);
+inline device_call_info make_device_call_info(local_ranks& ranks, const stored_slot_map& m) {
     const workspace_layout& sizes = ranks.sizes();
     const std::uint64_t slots = 2 * static_cast<std::uint64_t>(m.map.width);
     if (sizes.scratch_bytes / slots < slot_bytes(quantum, max_element_bytes)) {
@@ -41,7 +39,7 @@ device_call_info make_device_call_info(local_ranks& ranks, const S& s) {
     info.common.width = m.map.width;
     info.common.keeps_input = m.map.keeps_input;
     info.common.user_blocks = m.map.blocks;
-    info.fingerprint = mixed(m.map.fingerprint, name_hash<S>());
+    info.fingerprint = m.map.fingerprint;
     info.small_bytes = ranks.chosen_options().small_bytes;
     info.eager_bytes = sizes.eager_bytes;
     info.scratch_bytes = sizes.scratch_bytes;

@@ -10,7 +10,6 @@
 #include <iterator>
 #include <memory>
 #include <optional>
-#include <string_view>
 #include <vector>
 
 namespace colls::inline v1::cuda::detail {
@@ -52,15 +51,6 @@ inline constexpr std::size_t least_slice = 16 << 10, least_eager_slice = 2 << 10
 inline std::int32_t channels_for(const local_ranks& ranks, std::uint64_t bytes, std::uint64_t slice) {
     const auto most = static_cast<std::uint64_t>(ranks.sizes().channels);
     return static_cast<std::int32_t>(std::clamp<std::uint64_t>((bytes + slice - 1) / slice, 1, most));
-}
-
-/// A hash of the types' names: the same in all processes that run the same program.
-template <class... X>
-constexpr std::uint64_t name_hash() {
-    std::uint64_t h = 0xcbf29ce484222325ull;
-    for (const char c : std::string_view(__PRETTY_FUNCTION__))
-        h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
-    return h;
 }
 
 /// Elements of T in a chunk of at most `bytes`: a multiple of `quantum`, and at least one.
@@ -172,57 +162,86 @@ inline std::uint64_t chunk_for_windows(const local_ranks& ranks, const slot_map&
 }
 
 /// A call that is ready to be launched: `Second` is what its kernel takes besides the arguments.
-template <class Op, class Epilogue, class Second>
+template <class Op, class Epilogue, class Tables, class Second>
 struct prepared_call final : pending_call {
+    using arguments = kernel_arguments<Op, Epilogue, Tables>;
     call_name what;
     const void* kernel;
-    kernel_arguments<Op, Epilogue> a;
+    arguments a;
     Second second;
-    prepared_call(call_name w, const void* k, const kernel_arguments<Op, Epilogue>& all, const Second& s)
+    prepared_call(call_name w, const void* k, const arguments& all, const Second& s)
         : what(w), kernel(k), a(all), second(s) {
-        a.parts[0] = a.common;
+        if constexpr (!arguments::are_short) a.tables.parts[0] = a.common;
     }
 
     /// The decision depends only on what is equal on all ranks.
     bool add(const pending_call& other, int channels) override {
         const auto* const next = dynamic_cast<const prepared_call*>(&other);
         if (next == nullptr || next->kernel != kernel || !std::is_empty_v<Op> || !std::is_empty_v<Epilogue> ||
-            a.has_offsets != 0 || next->a.has_offsets != 0 || a.calls == most_calls ||
-            (a.calls + 1) * a.rank_count > max_local_ranks || next->a.common.slots != a.common.slots)
+            a.calls == most_calls || (a.calls + 1) * a.rank_count > max_local_ranks ||
+            next->a.common.slots != a.common.slots)
             return false;
+        if constexpr (!arguments::are_short)
+            if (a.tables.has_offsets != 0 || next->a.tables.has_offsets != 0) return false;
         if constexpr (requires { second.steps; })  // a table of steps is that of one root
             if (second.steps != next->second.steps) return false;
-        const int first = channels_used();
-        if (first + next->a.parts[0].channels > channels) return false;
-        a.parts[a.calls] = next->a.parts[0];
-        a.parts[a.calls].first_channel = first;
-        std::copy_n(next->a.of, a.rank_count, a.of + a.calls * a.rank_count);
+        if (used + next->used > channels) return false;
+        joint_calls& all = joint();
+        call_part& part = all.parts[a.calls] = next->a.common;
+        part.first_channel = used;
+        used += next->used;
+        if constexpr (arguments::are_short)
+            all.of[a.calls] = next->a.common;
+        else
+            std::copy_n(next->a.tables.of, a.rank_count, all.of + a.calls * a.rank_count);
         ++a.calls;
         return true;
     }
     void check(local_ranks& ranks, cudaStream_t stream) const override {
-        check_fits(ranks, what, kernel, channels_used() * static_cast<int>(ranks.ranks().size()), stream);
+        check_fits(ranks, what, kernel, used * static_cast<int>(ranks.ranks().size()), stream);
     }
     void launch(local_ranks& ranks, cudaStream_t stream) override {
         for (int i = 0; i < a.calls && a.calls > 1; ++i)
-            a.parts[i].fingerprint =
-                mixed(a.parts[i].fingerprint, static_cast<std::uint64_t>(a.calls * most_calls + i));
-        void* arguments[] = {&a, &second};  // a kernel that takes one reads one
-        launch_kernel(ranks, what, kernel, channels_used(), arguments, stream);
+            joint().parts[i].fingerprint =
+                mixed(joint().parts[i].fingerprint, static_cast<std::uint64_t>(a.calls * most_calls + i));
+        if constexpr (arguments::are_short)
+            if (a.calls > 1) {
+                a.tables = ranks.stored_calls();
+                void* given[] = {several.get(), &a.tables};
+                launch_kernel(ranks, what, reinterpret_cast<const void*>(&store_calls<joint_calls>), 1, given, stream);
+            }
+        void* given[] = {&a, &second};  // a kernel that takes one reads one
+        launch_kernel(ranks, what, kernel, used, given, stream);
     }
 
 private:
-    int channels_used() const { return a.parts[a.calls - 1].first_channel + a.parts[a.calls - 1].channels; }
+    /// What is, or will be, in the tables; of one call so far at the first time.
+    joint_calls& joint() {
+        if constexpr (arguments::are_short) {
+            if (several == nullptr) {
+                several = std::make_unique<joint_calls>();
+                several->parts[0] = a.common;
+                several->of[0] = a.common;
+            }
+            return *several;
+        } else {
+            return a.tables;
+        }
+    }
+
+    int used = a.common.channels;          // channels of all calls
+    std::unique_ptr<joint_calls> several;  // short arguments: of more than one call
 };
 
 /// Launches a call, or adds it to those that are launched together.
-template <class Op, class Epilogue, class Second>
-void issue(local_ranks& ranks, collective what, const void* kernel, const kernel_arguments<Op, Epilogue>& a,
+template <class Op, class Epilogue, class Tables, class Second>
+void issue(local_ranks& ranks, collective what, const void* kernel, const kernel_arguments<Op, Epilogue, Tables>& a,
     const Second& second, cudaStream_t stream) {
-    using call = prepared_call<Op, Epilogue, Second>;
+    using call = prepared_call<Op, Epilogue, Tables, Second>;
     calls_together* const together = ranks.together();
     if (together == nullptr) return call(what, kernel, a, second).launch(ranks, stream);
     ranks.loaded(kernel);
+    if constexpr (std::is_pointer_v<Tables>) ranks.loaded(reinterpret_cast<const void*>(&store_calls<joint_calls>));
     auto next = std::make_unique<call>(what, kernel, a, second);
     if (together->calls.empty() || !together->calls.back()->add(*next, ranks.sizes().channels))
         together->calls.push_back(std::move(next));
@@ -250,10 +269,10 @@ int hops_if_eager(const local_ranks& ranks, collective what, std::uint64_t longe
 }
 
 /// Checks and launches a call of all local ranks. `all`: their buffers, in the order of ranks.ranks(). `offsets`: where
-/// user blocks begin (n + 1 entries); empty: they are balanced. `by`: by(bytes, go) calls go(map, schedule) with the
-/// slot map of the schedule for a call of this many bytes, and with that schedule as kernels reach it. Throws
-/// invalid_argument, unsupported, wrong_schedule, peer_failed, std::bad_alloc.
-template <collective what, class T, class D, class By, class Op, class Epilogue>
+/// user blocks begin (n + 1 entries); empty: they are balanced. `by`: by(bytes, go) calls go(map, steps) with the slot
+/// map and the steps of the schedule for a call of this many bytes. Throws invalid_argument, unsupported,
+/// wrong_schedule, peer_failed, std::bad_alloc.
+template <collective what, class T, class D, class Tables, class By, class Op, class Epilogue>
 void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all, int root, const By& by, const Op& op,
     const Epilogue& epilogue, cudaStream_t stream, const std::vector<std::uint64_t>& offsets) {
     static_assert(std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T>,
@@ -271,8 +290,8 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
     if (rooted(what)) check_rank(what, rank, "root", root, n);
     check_stream(ranks, what, stream);
 
-    kernel_arguments<Op, Epilogue> a{
-        ranks.handles(), static_cast<std::int32_t>(all.size()), 1, {}, {}, {}, !offsets.empty(), {}, op, epilogue};
+    kernel_arguments<Op, Epilogue, Tables> a{
+        ranks.handles(), static_cast<std::int32_t>(all.size()), 1, {}, {}, op, epilogue};
     for (std::size_t i = 0; i < all.size(); ++i) {
         const rank_buffers& b = all[i];
         const int r = ranks.ranks()[i].rank;
@@ -289,20 +308,25 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
         check_overlap(what, r, b, sizeof(T), sizeof(D),
             offsets.empty() ? balanced(count, static_cast<std::uint64_t>(n), static_cast<std::uint64_t>(r)).first
                             : offsets[static_cast<std::size_t>(r)]);
-        a.of[i] = {static_cast<const std::byte*>(b.in), static_cast<std::byte*>(b.out),
+        const kernel_buffers mine{static_cast<const std::byte*>(b.in), static_cast<std::byte*>(b.out),
             ranks.address_for_peers(b.in, b.in_count * sizeof(T), in_reached),
             ranks.address_for_peers(b.out, b.out_count * sizeof(D), out_reached)};
+        static_cast<kernel_buffers&>(a.common) = mine;
+        if constexpr (!std::is_pointer_v<Tables>) a.tables.of[i] = mine;
     }
 
     kernel_call& c = a.common;
     c.root = root;
-    if (offsets.size() > std::size(a.offsets))
-        throw error(errc::unsupported,
-            (error_text() << "colls: cuda: " << name_of(what) << " on rank " << rank
-                          << ": blocks of given sizes are for up to " << max_ranks << " ranks")
-                .text(),
-            rank);
-    std::copy(offsets.begin(), offsets.end(), a.offsets);
+    if constexpr (!std::is_pointer_v<Tables>) {
+        if (offsets.size() > std::size(a.tables.offsets))
+            throw error(errc::unsupported,
+                (error_text() << "colls: cuda: " << name_of(what) << " on rank " << rank
+                              << ": blocks of given sizes are for up to " << max_ranks << " ranks")
+                    .text(),
+                rank);
+        a.tables.has_offsets = !offsets.empty();
+        std::copy(offsets.begin(), offsets.end(), a.tables.offsets);
+    }
     const auto longest_of = [&](int blocks) {
         if (offsets.empty()) return balanced(c.count, static_cast<std::uint64_t>(blocks), 0).count;
         std::uint64_t longest = 0;
@@ -326,11 +350,11 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
         c.user_blocks = blocks;
         c.chunks = hops;
         set_fingerprint(static_cast<std::uint64_t>(hops));
-        return issue(ranks, what, reinterpret_cast<const void*>(&eager_kernel<what, T, D, Op, Epilogue>), a, 0, stream);
+        return issue(
+            ranks, what, reinterpret_cast<const void*>(&eager_kernel<what, T, D, Op, Epilogue, Tables>), a, 0, stream);
     }
 
-    by(static_cast<double>(c.count * sizeof(T)), [&]<class Schedule>(
-                                                     const stored_slot_map& m, const Schedule& in_kernel) {
+    by(static_cast<double>(c.count * sizeof(T)), [&](const stored_slot_map& m, const stored_table& steps) {
         c.slots = m.slots;
         c.overwrites = m.overwrites;
         c.width = m.map.width;
@@ -339,7 +363,7 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
 
         // The switch: where the group has multicast memory, which it has if the options allow an order of any kind.
         if constexpr (what == collective::all_reduce && folds_in_switch<T, Op>) {
-            const void* const kernel = reinterpret_cast<const void*>(&multicast_kernel<T, D, Op, Epilogue>);
+            const void* const kernel = reinterpret_cast<const void*>(&multicast_kernel<T, D, Op, Epilogue, Tables>);
             const multicast_window window = ranks.multicast();
             if (window.bytes_each != 0 && (o.protocol == protocol::automatic || o.protocol == protocol::multicast) &&
                 ranks.loaded(kernel).ptx_version >= 90) {
@@ -372,9 +396,10 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
         }
         c.chunks = static_cast<std::int32_t>(
             chunks_needed(longest_of(c.user_blocks), static_cast<std::uint64_t>(c.channels), c.chunk));
-        set_fingerprint(m.map.fingerprint ^ name_hash<Schedule>());
-        issue(ranks, what, reinterpret_cast<const void*>(&schedule_kernel<Schedule, T, D, Op, Epilogue>), a, in_kernel,
-            stream);
+        set_fingerprint(m.map.fingerprint);
+        issue(ranks, what,
+            reinterpret_cast<const void*>(&schedule_kernel<stored_schedule<what>, T, D, Op, Epilogue, Tables>), a,
+            stored_schedule<what>{steps}, stream);
     });
 }
 
