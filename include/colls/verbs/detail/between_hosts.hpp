@@ -4,8 +4,8 @@
 
 #include <colls/net/detail/connection/gpu_of_connections.hpp>
 #include <colls/net/detail/node/hosts_group.hpp>
+#include <colls/net/detail/node/trial.hpp>
 #include <colls/verbs/detail/device.hpp>
-#include <colls/verbs/detail/trial.hpp>
 #include <colls/verbs/detail/verbs_transport.hpp>
 
 #include <unistd.h>
@@ -65,7 +65,7 @@ public:
     }
     std::string try_out(std::unique_ptr<colls::detail::message_transport> control, int rank, int size,
         const std::vector<int>& to, const std::vector<int>& from, double seconds) override {
-        return colls::detail::rdma::try_out(*over(std::move(control), rank, size), to, from, seconds);
+        return colls::detail::hosts::try_out(*over(std::move(control), rank, size), to, from, seconds);
     }
     std::byte* take(std::size_t bytes) override { return device_->registry->take(bytes); }
     void give(std::byte* at, std::size_t bytes) noexcept override { device_->registry->give(at, bytes); }
@@ -76,17 +76,7 @@ private:
 
 /// Lets COLLS_TRANSPORT name verbs in a program that includes this header.
 inline const bool installed = [] {
-    colls::detail::hosts::open_verbs =
-        [](int rank, const colls::detail::address& own) -> std::shared_ptr<colls::detail::hosts::inter_node_transport> {
-        try {
-            return std::make_shared<verbs_between_hosts>(own);
-        } catch (const error& e) {
-            throw error(e.code(),
-                (colls::detail::error_text() << "colls: rank " << rank << ": " << colls::detail::quoted(e.what()))
-                    .text(),
-                rank);
-        }
-    };
+    colls::detail::hosts::open_verbs = &colls::detail::hosts::open_as<verbs_between_hosts>;
     return true;
 }();
 
