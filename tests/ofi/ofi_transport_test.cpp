@@ -32,8 +32,7 @@ std::vector<std::string> providers() {
     for (const char* const name : {"net", "udp", "sockets"}) try {
             provider_of(name);
             all.push_back(name);
-        } catch (const colls::error&) {
-        }
+        } catch (const colls::error&) {}
     return all;
 }
 
@@ -146,7 +145,8 @@ TEST_CASE("ofi: an endpoint that has gone is reported once, with the provider an
                   ear e;
                   w->listening = &e;
                   std::uint64_t values[2] = {};
-                  const piece p{reinterpret_cast<std::byte*>(&values[0]), 8}, q{reinterpret_cast<std::byte*>(&values[1]), 8};
+                  const piece p{reinterpret_cast<std::byte*>(&values[0]), 8},
+                      q{reinterpret_cast<std::byte*>(&values[1]), 8};
                   w->send(1 - r, label_of(r, 1 - r, 0), &p, 1), w->receive(1 - r, label_of(1 - r, r, 0), &q, 1);
                   if (!until(*w, [&] { return w->sent(1 - r) == 1 && w->received(1 - r) == 1; })) complain("not done");
                   if (r == 0) {
@@ -175,7 +175,8 @@ TEST_CASE("ofi: what cannot be used is refused in words", "[ofi_transport]") {
             return e.code() == colls::errc::unsupported ? e.what() : "another code";
         }
     };
-    CHECK(lacks(refusal("nosuch", nullptr), {"no endpoint for messages", "COLLS_OFI_PROVIDER=nosuch", "fi_info -l"}) == "");
+    CHECK(lacks(refusal("nosuch", nullptr), {"no endpoint for messages", "COLLS_OFI_PROVIDER=nosuch", "fi_info -l"}) ==
+          "");
     CHECK(lacks(refusal("tcp", "nosuch0"), {"COLLS_OFI_DOMAIN=nosuch0", "tcp;ofi_rxm on lo"}) == "");
     CHECK(std::string(provider_of(nullptr, "lo")->info().domain_attr->name) == "lo");
 }

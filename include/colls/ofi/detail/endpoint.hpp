@@ -86,7 +86,8 @@ public:
     /// Posts a receive into it. Where the provider takes no more, `poll` does it.
     void give_to_receive(packet& p) {
         p.kind = operation::packet_in;
-        if (fi_recv(endpoint_, p.header, stride_, p.descriptor, FI_ADDR_UNSPEC, &p.context) != 0) unposted_.push_back(&p);
+        if (fi_recv(endpoint_, p.header, stride_, p.descriptor, FI_ADDR_UNSPEC, &p.context) != 0)
+            unposted_.push_back(&p);
     }
     /// Returns an error of the provider's; -FI_EAGAIN: not now.
     int send(packet& p, std::size_t data, fi_addr_t to) {

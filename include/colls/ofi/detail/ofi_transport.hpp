@@ -26,7 +26,7 @@ public:
     ofi_transport(std::unique_ptr<message_transport> control, std::shared_ptr<ofi::provider> of, int rank, int size,
         const ofi_shape& shape = {})
         : control_(std::move(control)),
-          own_{of, shape, listening, rank, static_cast<std::uint32_t>(seconds_now() * 1e9) | 1u,
+          own_{of, shape, listening, rank, static_cast<std::uint32_t>(static_cast<std::uint64_t>(seconds_now() * 1e9)),
               std::min<std::uint64_t>(shape.part_bytes, of->info().ep_attr->max_msg_size), nullptr} {
         control_->listening = this;
         for (int r = 0; r < size; ++r) peers_.push_back(std::make_unique<ofi::peer>(own_, r));
@@ -124,9 +124,8 @@ inline void ofi_transport::greet(ofi::peer& p) {
         own_.end->expect(own_.shape.slots + 2 * own_.shape.parts + 4);  // so that none is ever missing
         const std::string text = ofi::greeting_text(own_.of->name(), own_.end->address());
         if (text.size() > 400) return p.fail("its provider's addresses are too long", true);
-        control_->tell(p.rank,
-            {control_kind::wiring, static_cast<std::uint64_t>(ofi::wiring::greeting), own_.key,
-                own_.shape.packet_bytes, text.c_str()});
+        control_->tell(p.rank, {control_kind::wiring, static_cast<std::uint64_t>(ofi::wiring::greeting), own_.key,
+                                   own_.shape.packet_bytes, text.c_str()});
     } catch (const error& x) {
         return p.fail(quoted(x.what()), true);
     }
@@ -190,7 +189,8 @@ inline void ofi_transport::report(ofi::peer& p) {
     using departure = ofi::peer::departure;
     if (p.leaving == departure::announced) {
         const bool all = p.dropping() || abandoned_ || (p.closing && p.arrived() >= p.messages_in_all);
-        const bool no_more = p.failed() && seconds_now() - std::max(p.announced_at, p.failed_at) > own_.shape.failure_grace;
+        const bool no_more =
+            p.failed() && seconds_now() - std::max(p.announced_at, p.failed_at) > own_.shape.failure_grace;
         if (all || no_more) {
             p.leaving = departure::reported;
             if (listening) listening->heard(p.rank, control_message{control_kind::leave});

@@ -158,8 +158,8 @@ private:
     std::uint32_t parts_out_ = 0;
     bool discarded_ = false;  // the peer throws away what comes
 
-    std::deque<message> incoming_;   // from number arrived_ on
-    std::vector<packet*> waiting_;   // by slot
+    std::deque<message> incoming_;  // from number arrived_ on
+    std::vector<packet*> waiting_;  // by slot
     std::uint64_t posted_in_ = 0, arrived_ = 0, granted_ = 0, taken_ = 0, told_ = 0, next_part_in_ = 0;
     std::uint32_t parts_in_ = 0;
     bool dropping_ = false, discard_due_ = false;
@@ -340,7 +340,10 @@ inline void peer::mismatch(const packet_header& got) {
 
 inline void peer::completed(operation& o, std::size_t bytes, int error) {
     if (error != 0 && error != FI_ECANCELED)
-        call_failed(o.kind == operation::packet_out ? "fi_send" : o.kind == operation::part_out ? "fi_tsendv" : "fi_trecvv", error);
+        call_failed(o.kind == operation::packet_out ? "fi_send"
+                    : o.kind == operation::part_out ? "fi_tsendv"
+                                                    : "fi_trecvv",
+            error);
     if (o.kind == operation::part_in) {
         part& x = static_cast<part&>(o);
         --parts_in_;

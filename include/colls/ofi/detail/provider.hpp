@@ -43,8 +43,7 @@ public:
         hints->tx_attr->op_flags = FI_TRANSMIT_COMPLETE;
         hints->domain_attr->threading = FI_THREAD_SAFE;  // groups of several threads share the domain
         hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
-        hints->domain_attr->mr_mode =
-            FI_MR_LOCAL | FI_MR_ENDPOINT | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_VIRT_ADDR;
+        hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_ENDPOINT | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_VIRT_ADDR;
         if (name) hints->fabric_attr->prov_name = strdup(name);  // hints own it
         fi_info* all = nullptr;
         const int code = fi_getinfo(FI_VERSION(1, 11), nullptr, nullptr, 0, hints.get(), &all);
@@ -100,22 +99,25 @@ public:
     [[noreturn, gnu::cold]] void refuse(const char* call, int code) const {
         error_text text;
         text << "colls: " << this->text(call, code);
-        if (code == -FI_ENOMEM)
-            text << "; this process may hold too little memory in place (raise `ulimit -l`)";
+        if (code == -FI_ENOMEM) text << "; this process may hold too little memory in place (raise `ulimit -l`)";
         throw error(errc::unsupported, text.text());
     }
 
 private:
     // 0: others do not reach it. Of equal ones libfabric names the fastest first.
     static int score(const fi_info& i, const address& own, const char* name, const char* domain) {
+        const char* const is = i.fabric_attr->prov_name;
         if (std::countl_zero(i.ep_attr->mem_tag_format) + tag_bits > 64) return 0;
-        if (!name && std::strcmp(i.fabric_attr->prov_name, "shm") == 0) return 0;  // of one host
+        if (!name && std::strcmp(is, "shm") == 0) return 0;  // of one host
         if (i.addr_format != FI_SOCKADDR_IN && i.addr_format != FI_SOCKADDR_IN6) return 3;
-        const address at = address::from(static_cast<const sockaddr*>(i.src_addr), static_cast<socklen_t>(i.src_addrlen));
-        const bool here = own.length == 0 || own.is_loopback();
+        const address at =
+            address::from(static_cast<const sockaddr*>(i.src_addr), static_cast<socklen_t>(i.src_addrlen));
+        if (at.family() == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&at.v6().sin6_addr)) return 1;
+        // Those of the kernel's sockets are on all its interfaces; a card's address need not be that of TCP.
+        const auto begins = [is](const char* with) { return std::strncmp(is, with, std::strlen(with)) == 0; };
+        if (!begins("tcp") && !begins("net") && !begins("udp") && !begins("sockets")) return 3;
         if (own.length == 0 ? at.is_loopback() && at.family() == AF_INET : at.same_host(own)) return 3;
-        if (at.is_loopback() && !here) return domain ? 1 : 0;
-        return at.family() == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&at.v6().sin6_addr) ? 1 : 2;
+        return !at.is_loopback() || own.length == 0 || own.is_loopback() ? 2 : domain ? 1 : 0;
     }
     void close() noexcept {
         if (domain_) fi_close(&domain_->fid);
