@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace colls::inline v1::detail {
@@ -78,6 +79,7 @@ public:
         const auto moves = [this](int r) { return at(r).moves(); };
         const bool pumps = !offloads() && std::any_of(open_.begin(), open_.end(), moves);
         wait_.idle(*control_, seconds, pumps && seconds_now() - moved_at_ < 20e-3);
+        idled_ = true;
     }
 
     /// Bytes of long messages that this rank has copied.
@@ -112,7 +114,7 @@ private:
     unsigned turn_ = 0;
     double moved_at_ = 0;
     polled_wait wait_;
-    bool in_progress_ = false, abandoned_ = false;
+    bool in_progress_ = false, idled_ = false, abandoned_ = false;
 };
 
 // Tells the peer where this rank is reached, once.
@@ -168,9 +170,9 @@ inline bool ofi_transport::poll() {
 inline void ofi_transport::progress() {
     if (in_progress_) return;
     in_progress_ = true;
-    // Asking for control messages is a system call: so now and then while this rank does nothing but poll, while
-    // greetings are to come, and after each sleep.
-    if (++turn_ % 256 == 0 || greeting_ > 0 || wait_.take_slept()) control_->progress();
+    // Asking for control messages is a system call, as is asking some providers: so now and then while this rank does
+    // nothing but poll, while greetings are to come, and after it has let others run, which may take long.
+    if (++turn_ % 32 == 0 || greeting_ > 0 || std::exchange(idled_, false)) control_->progress();
     poll();
     for (std::size_t i = 0; i < open_.size(); ++i) {  // the listener may open more
         ofi::peer& p = at(open_[i]);
