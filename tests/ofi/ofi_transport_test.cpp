@@ -136,37 +136,6 @@ TEST_CASE("ofi: a peer with another provider is reported on both sides", "[ofi_t
     }) == "");
 }
 
-TEST_CASE("ofi: an endpoint that has gone is reported once, with the provider and its call", "[ofi_transport]") {
-    ofi_shape shape = usual;
-    shape.failure_grace = 0.02;
-    CHECK(over_ofi(
-              2, "tcp",
-              [&](int r, auto& w, auto complain) {
-                  ear e;
-                  w->listening = &e;
-                  std::uint64_t values[2] = {};
-                  const piece p{reinterpret_cast<std::byte*>(&values[0]), 8},
-                      q{reinterpret_cast<std::byte*>(&values[1]), 8};
-                  w->send(1 - r, label_of(r, 1 - r, 0), &p, 1), w->receive(1 - r, label_of(1 - r, r, 0), &q, 1);
-                  if (!until(*w, [&] { return w->sent(1 - r) == 1 && w->received(1 - r) == 1; })) complain("not done");
-                  if (r == 0) {
-                      w->abandon();
-                      w->tell(1, {control_kind::board, 0, 0, 0, ""});
-                      if (!until(*w, [&] { return e.count(said_board) == 1; })) complain("no answer; " + e.text());
-                      return;
-                  }
-                  until(*w, [&] { return e.count(said_board) == 1; });
-                  for (int i = 0; i < 40; ++i) w->send(0, label_of(1, 0, 1), &p, 1);
-                  if (!until(*w, [&] { return e.count("failed") == 1; })) complain("not reported; " + e.text());
-                  if (e.text().find("libfabric's tcp;ofi_rxm: fi_send: ") == std::string::npos) complain(e.text());
-                  idle(*w, 0.1);
-                  if (e.count("failed") != 1) complain(e.text());
-                  w->tell(0, {control_kind::board, 0, 0, 0, ""});
-                  w->abandon();
-              },
-              shape) == "");
-}
-
 TEST_CASE("ofi: what cannot be used is refused in words", "[ofi_transport]") {
     const auto refusal = [](const char* name, const char* domain) -> std::string {
         try {
