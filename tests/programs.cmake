@@ -56,12 +56,18 @@ target_link_libraries(colls_test_support PRIVATE colls_development)
 set_source_files_properties(support/matrix.cpp PROPERTIES COMPILE_OPTIONS "$<$<BOOL:${COLLS_OPTIMISE_ENGINE}>:-O1>")
 set_source_files_properties(support/schedules.cpp PROPERTIES COMPILE_OPTIONS "${plain_options}")
 
-# scripts/test-verbs runs programs that are linked to ${over_verbs} over verbs, on machines with a device.
-set(over_verbs "")
+# scripts/test-verbs runs programs that are linked to ${over_networks} over verbs, on machines with a device; tests of ofi/ run them over
+# libfabric.
+set(over_networks "")
 if(TARGET colls::verbs)
     add_library(colls_test_verbs OBJECT support/verbs_hook.cpp)
     target_link_libraries(colls_test_verbs PUBLIC colls_development colls::verbs)
-    set(over_verbs colls_test_verbs)
+    list(APPEND over_networks colls_test_verbs)
+endif()
+if(TARGET colls::ofi)
+    add_library(colls_test_ofi OBJECT support/ofi_hook.cpp)
+    target_link_libraries(colls_test_ofi PUBLIC colls_development colls::ofi)
+    list(APPEND over_networks colls_test_ofi)
 endif()
 
 # colls_test(NAME ...): the program NAME_test.cpp of this folder, and its test NAME_test. Before the file's name, NAME may have that of a

@@ -33,7 +33,7 @@ namespace support {
 /// The transports between processes: COLLS_TEST_TRANSPORT, or those that need no device.
 inline std::vector<std::string> process_transports() {
     const std::string_view named = tested_transport;
-    if (named == "shm" || named == "tcp" || named == "verbs") return {std::string(named)};
+    if (named == "shm" || named == "tcp" || named == "verbs" || named == "ofi") return {std::string(named)};
     return {"shm", "tcp"};
 }
 

@@ -9,9 +9,9 @@
 #include <colls/bootstrap.hpp>
 #include <colls/collectives.hpp>
 #include <colls/net/detail/forming/host_group.hpp>
+#include <colls/net/detail/node/trial.hpp>
 #include <colls/operators.hpp>
 #include <colls/transports/shm.hpp>
-#include <colls/verbs/detail/trial.hpp>
 
 #include <unistd.h>
 
@@ -45,9 +45,9 @@ public:
         const std::vector<int>& from, double seconds) override {
         ++trials;
         if (fate_ == fate::dies) raise(SIGKILL);
-        if (fate_ == fate::mute) return colls::detail::rdma::try_out(*control, {}, from, seconds);
-        if (fate_ == fate::deaf) return colls::detail::rdma::try_out(*control, to, {own_rank()}, 0.05);
-        return colls::detail::rdma::try_out(*control, to, from, seconds);
+        if (fate_ == fate::mute) return colls::detail::hosts::try_out(*control, {}, from, seconds);
+        if (fate_ == fate::deaf) return colls::detail::hosts::try_out(*control, to, {own_rank()}, 0.05);
+        return colls::detail::hosts::try_out(*control, to, from, seconds);
     }
     std::byte* take(std::size_t bytes) override { return new std::byte[bytes]; }
     void give(std::byte* at, std::size_t) noexcept override { delete[] at; }

@@ -36,8 +36,8 @@ struct ranks {
     __device__ int rank(int local) const { return info.handles[local].rank; }
     __device__ int size() const { return info.handles[0].sizes.ranks; }
 
-    detail::device_call_info info;  ///< for the library
-    detail::stored_schedule<implemented_by<Schedule>> schedule;
+    detail::device_call_info info;                               ///< for the library
+    detail::stored_schedule<implemented_by<Schedule>> schedule;  ///< likewise
 };
 
 }  // namespace device

@@ -12,8 +12,8 @@
 //   COLLS_TRACE      a file, to which each process adds what its ranks do and when (docs/tracing.md, files/); its name
 //                    gets the host and the process before its extension
 //   COLLS_TRANSPORT  between processes. shm: shared memory within a host, TCP between hosts; tcp: TCP always;
-//                    verbs: RDMA always; shm+verbs: shared memory within a host, RDMA between hosts. Default: the last
-//                    where all ranks can, otherwise shm
+//                    verbs: RDMA always; shm+verbs: shared memory within a host, RDMA between hosts; ofi, shm+ofi:
+//                    likewise, by libfabric. Default: shm+verbs where all ranks can, otherwise shm
 //
 // Any other value is an error that names the variable. An empty one counts as not set.
 // How the process was launched is read from other variables, in launch.hpp.
@@ -48,6 +48,7 @@ struct environment {
     single_copies single_copy = single_copies::measured;
     bool tcp = false;          ///< TCP even where processes share a host
     bool verbs = false;        ///< RDMA: see transports/verbs.hpp
+    bool ofi = false;          ///< libfabric: see transports/ofi.hpp
     bool any_network = false;  ///< RDMA between hosts where all ranks can, otherwise TCP
 
     /// Reads the variables; a communicator does so once, when it is made. Throws invalid_argument.
@@ -65,9 +66,10 @@ struct environment {
         e.schedule = variable("COLLS_SCHEDULE");
         e.reproducible = which_of("COLLS_REPRODUCIBLE", {"0", "1"}, 0) == 1;
         e.single_copy = static_cast<single_copies>(which_of("COLLS_SINGLE_COPY", {"0", "1", "auto"}, 2));
-        const int transport = which_of("COLLS_TRANSPORT", {"shm", "tcp", "verbs", "shm+verbs"}, 0);
-        e.tcp = transport == 1 || transport == 2;
-        e.verbs = transport >= 2;
+        const int transport = which_of("COLLS_TRANSPORT", {"shm", "tcp", "verbs", "shm+verbs", "ofi", "shm+ofi"}, 0);
+        e.tcp = transport == 1 || transport == 2 || transport == 4;
+        e.verbs = transport == 2 || transport == 3;
+        e.ofi = transport >= 4;
         e.any_network = variable("COLLS_TRANSPORT") == nullptr;
         return e;
     }

@@ -4,9 +4,9 @@
 
 #include <colls/net/detail/connection/gpu_of_connections.hpp>
 #include <colls/net/detail/node/hosts_group.hpp>
+#include <colls/net/detail/node/trial.hpp>
 #include <colls/verbs/detail/device.hpp>
 #include <colls/verbs/detail/lanes.hpp>
-#include <colls/verbs/detail/trial.hpp>
 #include <colls/verbs/detail/verbs_transport.hpp>
 
 #include <unistd.h>
@@ -78,7 +78,7 @@ public:
         const std::size_t all = bytes * (from.size() + 1);
         std::byte* const memory = take(all);
         const std::string why =
-            colls::detail::rdma::try_out(*over(std::move(control), rank, size), to, from, seconds, memory, bytes);
+            colls::detail::hosts::try_out(*over(std::move(control), rank, size), to, from, seconds, memory, bytes);
         give(memory, all);
         return why;
     }
@@ -91,17 +91,7 @@ private:
 
 /// Lets COLLS_TRANSPORT name verbs in a program that includes this header.
 inline const bool installed = [] {
-    colls::detail::hosts::open_verbs =
-        [](int rank, const colls::detail::address& own) -> std::shared_ptr<colls::detail::hosts::inter_node_transport> {
-        try {
-            return std::make_shared<verbs_between_hosts>(own);
-        } catch (const error& e) {
-            throw error(e.code(),
-                (colls::detail::error_text() << "colls: rank " << rank << ": " << colls::detail::quoted(e.what()))
-                    .text(),
-                rank);
-        }
-    };
+    colls::detail::hosts::open_verbs = &colls::detail::hosts::open_as<verbs_between_hosts>;
     return true;
 }();
 

@@ -11,10 +11,10 @@
 
 #include <colls/detail/group/backoff.hpp>
 #include <colls/net/detail/connection/piece_queue.hpp>
+#include <colls/net/detail/connection/polled_wait.hpp>
 #include <colls/verbs/detail/memory_registry.hpp>
 #include <colls/verbs/detail/peer.hpp>
 
-#include <sched.h>
 #include <algorithm>
 #include <memory>
 #include <vector>
@@ -85,19 +85,7 @@ public:
     void tell_all(const control_message& what) override { control_->tell_all(what); }
 
     inline void progress() override;
-    /// Yields at first, then sleeps for 50 us, and up to 800 us when called again and again. Control messages end a
-    /// sleep.
-    void idle(double seconds) override {
-        if (const double now = seconds_now(); ++idle_ < 32 && now >= yields_from_) {
-            sched_yield();
-            if (const double after = seconds_now(); after - now > 100e-6)
-                yields_from_ = after + 20e-3;  // see memory_transport
-            return;
-        }
-        const unsigned longer = idle_ < 32 ? 0 : std::min((idle_ - 32) / 64, 4u);
-        control_->idle(std::min(seconds, 50e-6 * (1 << longer)));
-        has_slept_ = true;
-    }
+    void idle(double seconds) override { wait_.idle(*control_, seconds); }
 
     const rdma::copied_bytes& copied() const { return own_.copied; }
     /// Number of queue pairs that are open.
@@ -144,9 +132,8 @@ private:
     std::vector<std::unique_ptr<rdma::peer>> peers_;
     std::vector<int> open_;      // peers for which a queue pair has been made, or could not be
     std::vector<int> to_write_;  // peers that have work
-    unsigned idle_ = 0;          // calls of `idle` since the latest completion
-    double yields_from_ = 0;
-    bool in_progress_ = false, has_slept_ = false, abandoned_ = false;
+    polled_wait wait_;
+    bool in_progress_ = false, abandoned_ = false;
 };
 
 inline void verbs_transport::progress() {
@@ -154,14 +141,11 @@ inline void verbs_transport::progress() {
     in_progress_ = true;
     // Asking for control messages is a system call: so now and then while this rank does nothing but poll, while queue
     // pairs are being connected, and after each sleep.
-    if (++own_.turn % 256 == 0 || own_.connecting > 0 || has_slept_) {
-        has_slept_ = false;
-        control_->progress();
-    }
+    if (++own_.turn % 256 == 0 || own_.connecting > 0 || wait_.take_slept()) control_->progress();
     for (std::size_t i = 0; i < open_.size(); ++i) {  // the listener may open more
         rdma::peer& p = at(open_[i]);
         if (p.queue_pair.connected()) {
-            if (p.serve()) idle_ = 0;
+            if (p.serve()) wait_.moved();
             if (!p.queue_pair.has_queue()) continue;
             const bool late = p.check_clock();
             if (late || p.has_to_write()) add_work(p);
@@ -259,7 +243,7 @@ inline void verbs_transport::heard(int from, const control_message& what) {
 inline void verbs_transport::lost(int peer, const char* why) {
     rdma::peer& p = at(peer);
     if (p.queue_pair.connected() && !p.lost) {  // take what it wrote before
-        if (p.poll()) idle_ = 0;
+        if (p.poll()) wait_.moved();
         if (p.queue_pair.has_queue()) p.in.consume();
     }
     p.lost = true;

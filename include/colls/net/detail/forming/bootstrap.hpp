@@ -74,7 +74,7 @@ private:
 
 /// "4 ranks on 2 hosts, as torchrun says: shared memory within hosts, between them TCP". `without`: a member that
 /// cannot take RDMA, which the others could.
-[[gnu::cold]] inline void say_what_is_formed(const forming& f, bool rdma, int without) {
+[[gnu::cold]] inline void say_what_is_formed(const forming& f, bool network, int without) {
     std::vector<std::uint64_t> hosts;
     for (const member_record& m : f.all) hosts.push_back(m.host);
     std::sort(hosts.begin(), hosts.end());
@@ -86,9 +86,10 @@ private:
          << (!by_network                         ? "shared memory"
                 : several < f.size && !f.env.tcp ? "shared memory within hosts, between them "
                                                  : "")
-         << (!by_network ? ""
-                : rdma   ? "RDMA"
-                         : "TCP");
+         << (!by_network    ? ""
+                : !network  ? "TCP"
+                : f.env.ofi ? "libfabric"
+                            : "RDMA");
     if (by_network && without != none) text << ", since rank " << without << " cannot take RDMA";
     say(text);
 }
@@ -147,7 +148,7 @@ struct trial_peers {
         f.throw_without();
 
     // RDMA that is not asked for is taken where all members have it, and reach one another by it.
-    const auto takes = [](const member_record& m) { return m.verbs == 2; };
+    const auto takes = [](const member_record& m) { return m.network == 2; };
     const auto first_without = std::find_if_not(f.all.begin(), f.all.end(), takes);
     const bool rdma = cores_of.size() > 1 && std::any_of(f.all.begin(), f.all.end(), takes);
     int without = rdma && first_without != f.all.end() ? static_cast<int>(first_without - f.all.begin()) : none;

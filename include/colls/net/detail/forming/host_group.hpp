@@ -21,7 +21,7 @@ struct member_record {
     std::int32_t size = 0;      ///< of the group
     std::uint32_t label = 0;    ///< that of rank 0 numbers the group in texts
     std::uint8_t messages = 0;  ///< COLLS_TRANSPORT wants messages within a host
-    std::uint8_t verbs = 0;     ///< and RDMA between hosts; 2: it takes that where all members can
+    std::uint8_t network = 0;   ///< and between hosts 1: RDMA; 2: that where all members can take it; 3: libfabric
 };
 static_assert(sizeof(member_record) <= 64);
 
@@ -89,12 +89,16 @@ struct forming {
     own.size = f.size;
     own.label = groups_made.fetch_add(1, std::memory_order_relaxed);
     own.messages = messages;
-    own.verbs = f.env.verbs ? 1 : f.env.any_network && hosts::open_verbs != nullptr && !is_covered() ? 2 : 0;
+    own.network = f.env.ofi                                                            ? 3
+                  : f.env.verbs                                                        ? 1
+                  : f.env.any_network && hosts::open_verbs != nullptr && !is_covered() ? 2
+                                                                                       : 0;
     f.all = f.gather(own);
     const member_record& first = f.all[0];
     for (int r = 1; r < f.size; ++r) {
         const member_record& m = f.all[static_cast<std::size_t>(r)];
-        const bool other_transport = m.messages != first.messages || (m.verbs == 1) != (first.verbs == 1);
+        const bool other_transport =
+            m.messages != first.messages || (m.network != first.network && (m.network | first.network) != 2);
         if (const char* const what = m.library != first.library ? "version of the library"
                                      : m.size != first.size     ? "size of the group"
                                      : other_transport          ? "transport (COLLS_TRANSPORT)"

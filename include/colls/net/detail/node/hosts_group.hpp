@@ -24,7 +24,8 @@ struct site {
     std::uint64_t host;  ///< equal for ranks that share memory
 };
 
-/// A way for messages between hosts other than TCP, which then carries the control messages: see transports/verbs.hpp.
+/// A way for messages between hosts other than TCP, which then carries the control messages: see transports/verbs.hpp,
+/// ofi.hpp.
 class inter_node_transport {
 public:
     virtual ~inter_node_transport() = default;
@@ -37,17 +38,29 @@ public:
     virtual std::byte* take(std::size_t bytes) = 0;
     virtual void give(std::byte* at, std::size_t bytes) noexcept = 0;
 };
-/// Opens it for a rank with that address. Null: the program does not include transports/verbs.hpp.
-inline std::shared_ptr<inter_node_transport> (*open_verbs)(int rank, const address& own) = nullptr;
+/// Opens it for a rank with that address. Null: the program does not include transports/verbs.hpp, or ofi.hpp.
+using open_network = std::shared_ptr<inter_node_transport>(int rank, const address& own);
+inline open_network *open_verbs = nullptr, *open_ofi = nullptr;
+/// A T, made for a rank that its errors name.
+template <class T>
+std::shared_ptr<inter_node_transport> open_as(int rank, const address& own) {
+    try {
+        return std::make_shared<T>(own);
+    } catch (const error& e) {
+        throw_of_rank(rank, e.code(), error_text() << quoted(e.what()));
+    }
+}
 
 inline std::shared_ptr<inter_node_transport> inter_node_transport_for(
     const environment& env, int rank, const address& own) {
-    if (!env.verbs) return nullptr;
-    if (open_verbs == nullptr)
+    if (!env.verbs && !env.ofi) return nullptr;
+    open_network* const open = env.verbs ? open_verbs : open_ofi;
+    const char* const name = env.verbs ? "verbs" : "ofi";
+    if (open == nullptr)
         throw_of_rank(rank, errc::unsupported,
-            error_text() << "COLLS_TRANSPORT asks for verbs, which this program does not have: include "
-                            "<colls/transports/verbs.hpp>, and link colls::verbs");
-    return open_verbs(rank, own);
+            error_text() << "COLLS_TRANSPORT asks for " << name << ", which this program does not have: include "
+                         << "<colls/transports/" << name << ".hpp>, and link colls::" << name);
+    return open(rank, own);
 }
 
 /// What all groups of a process share: the node of its connections, where all ranks of the world are, and the memory of

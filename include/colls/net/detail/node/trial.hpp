@@ -1,5 +1,5 @@
 // Do the devices of ranks reach one another? A message tells.
-// IWYU pragma: private, include <colls/transports/verbs.hpp>
+// IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 
 #include <colls/detail/support/clock.hpp>
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace colls::inline v1::detail::rdma {
+namespace colls::inline v1::detail::hosts {
 
 struct trial_listener final : message_transport::listener {
     std::string why;
@@ -62,4 +62,4 @@ inline std::string try_out(message_transport& t, const std::vector<int>& to, con
     return heard.why;
 }
 
-}  // namespace colls::inline v1::detail::rdma
+}  // namespace colls::inline v1::detail::hosts
