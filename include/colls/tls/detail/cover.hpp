@@ -26,7 +26,7 @@ struct releases {
 template <class T>
 using owned = std::unique_ptr<T, releases>;
 
-/// Of the last call of OpenSSL that has failed.
+/// Why the last call of OpenSSL has failed.
 [[gnu::cold]] inline std::string last_error() {
     const unsigned long code = ERR_peek_error();  // its cause: others follow
     if (ERR_SYSTEM_ERROR(code)) return colls::detail::system_text(ERR_GET_REASON(code)).c_str();
