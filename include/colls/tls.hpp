@@ -3,9 +3,6 @@
 
 #include <colls/tls/detail/cover.hpp>
 
-#include <mutex>
-#include <utility>
-
 /// A program that includes this header, and links colls::tls (OpenSSL 3), encrypts where the environment says so:
 ///
 ///     COLLS_TLS=CERTIFICATE,KEY,CA      three files in PEM
@@ -17,20 +14,4 @@
 /// are not encrypted. Throws invalid_argument where a file is missing, or does not fit the others, when a group forms.
 /// Cost: all bytes are encrypted by the rank that sends them, and decrypted by the one that receives them, in records
 /// of 16 KB; a connection begins one round trip later.
-namespace colls::inline v1::tls::detail {
-
-/// Lets COLLS_TLS name files in a program that includes this header.
-inline const bool installed = [] {
-    colls::detail::make_cover = [](bool connects) -> std::unique_ptr<colls::detail::stream_cover> {
-        static std::mutex one_at_a_time;
-        static std::vector<std::pair<std::string, owned<SSL_CTX>>> known;
-        const std::string value = colls::detail::variable("COLLS_TLS");
-        const std::lock_guard lock(one_at_a_time);
-        auto at = std::find_if(known.begin(), known.end(), [&](const auto& k) { return k.first == value; });
-        if (at == known.end()) at = known.emplace(known.end(), value, read_files(value));
-        return std::make_unique<cover>(at->second.get(), connects);
-    };
-    return true;
-}();
-
-}  // namespace colls::inline v1::tls::detail
+namespace colls::inline v1::tls {}

@@ -11,7 +11,9 @@
 #include <array>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace colls::inline v1::tls::detail {
@@ -258,5 +260,19 @@ private:
     std::size_t got_ = 0;   // bytes of it
     std::string why_;
 };
+
+/// Lets COLLS_TLS name files in a program that includes this header.
+inline const bool installed = [] {
+    colls::detail::make_cover = [](bool connects) -> std::unique_ptr<colls::detail::stream_cover> {
+        static std::mutex one_at_a_time;
+        static std::vector<std::pair<std::string, owned<SSL_CTX>>> known;
+        const std::string value = colls::detail::variable("COLLS_TLS");
+        const std::lock_guard lock(one_at_a_time);
+        auto at = std::find_if(known.begin(), known.end(), [&](const auto& k) { return k.first == value; });
+        if (at == known.end()) at = known.emplace(known.end(), value, read_files(value));
+        return std::make_unique<cover>(at->second.get(), connects);
+    };
+    return true;
+}();
 
 }  // namespace colls::inline v1::tls::detail
