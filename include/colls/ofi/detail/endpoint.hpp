@@ -158,6 +158,7 @@ public:
 
     /// Writes at most `most` completions, and returns how many.
     int poll(completion* into, int most) {
+        queue_.thread.store(sleepable::this_thread(), std::memory_order_relaxed);
         fi_cq_msg_entry all[32];
         const ssize_t n = fi_cq_read(completions_, all, static_cast<std::size_t>(std::min(most, 32)));
         for (ssize_t i = 0; i < n; ++i) into[i] = {static_cast<operation*>(all[i].op_context), all[i].len, 0};
@@ -193,15 +194,22 @@ private:
         fi_cq_attr c{};
         c.format = FI_CQ_FORMAT_MSG;
         c.size = info.tx_attr->size + info.rx_attr->size;
-        check("fi_cq_open", fi_cq_open(of_->domain(), &c, &completions_, nullptr));
+        c.wait_obj = FI_WAIT_FD;
+        if (fi_cq_open(of_->domain(), &c, &completions_, nullptr) != 0) {
+            c.wait_obj = FI_WAIT_NONE;
+            check("fi_cq_open", fi_cq_open(of_->domain(), &c, &completions_, nullptr));
+        }
         fi_av_attr a{};
         a.type = info.domain_attr->av_type;
         check("fi_av_open", fi_av_open(of_->domain(), &a, &addresses_, nullptr));
         check("fi_ep_bind", fi_ep_bind(endpoint_, &completions_->fid, FI_TRANSMIT | FI_RECV));
         check("fi_ep_bind", fi_ep_bind(endpoint_, &addresses_->fid, 0));
         check("fi_enable", fi_enable(endpoint_));
+        queue_.queue = &completions_->fid;
+        if (c.wait_obj == FI_WAIT_FD && fi_control(queue_.queue, FI_GETWAIT, &queue_.descriptor) == 0) of_->add(queue_);
     }
     void close() noexcept {
+        of_->remove(queue_);
         for (part& x : parts_) release(x, false);
         for (const block& b : blocks_)
             if (b.registered) fi_close(&b.registered->fid);
@@ -252,6 +260,7 @@ private:
     fid_ep* endpoint_ = nullptr;
     fid_cq* completions_ = nullptr;
     fid_av* addresses_ = nullptr;
+    sleepable queue_;
     std::vector<block> blocks_;
     std::deque<packet> packets_;
     std::vector<packet*> idle_, unposted_;

@@ -76,10 +76,17 @@ public:
 
     inline void progress() override;
     void idle(double seconds) override {
+        idled_ = true;
+        // Control messages, which are few, end no sleep on the queues, except while greetings are to come.
+        using rest = ofi::provider::rest;
+        const rest took = greeting_ == 0 ? own_.of->sleep(std::min(seconds, 1e-3)) : rest::unable;
+        if (took == rest::slept) wait_.moved();
+        restless_ = took == rest::none ? restless_ + 1 : 0;
+        // Where the provider says again and again that there is something, it is not to be believed.
+        if (took == rest::slept || (took == rest::none && restless_ < 64)) return;
         const auto moves = [this](int r) { return at(r).moves(); };
         const bool pumps = !offloads() && std::any_of(open_.begin(), open_.end(), moves);
         wait_.idle(*control_, seconds, pumps && seconds_now() - moved_at_ < 20e-3);
-        idled_ = true;
     }
 
     /// Bytes of long messages that this rank has copied.
@@ -114,6 +121,7 @@ private:
     unsigned turn_ = 0;
     double moved_at_ = 0;
     polled_wait wait_;
+    unsigned restless_ = 0;  // calls of `idle` that the provider has refused, in a row
     bool in_progress_ = false, idled_ = false, abandoned_ = false;
 };
 
@@ -157,8 +165,8 @@ inline bool ofi_transport::poll() {
                 for (const int r : open_) at(r).fail(own_.of->text(o ? "fi_recv" : "fi_cq_read", all[i].error), false);
             }
         }
-        any = any || n > 0;
-        if (n == 0) break;
+        if (n == 0 || !all[0].what) break;  // of a queue that fails nothing more is to be had
+        any = true;
     }
     if (any) {
         wait_.moved();

@@ -6,6 +6,7 @@
 //   COLLS_OFI_DOMAIN    likewise: eth0, rdmap0s6-rdm, cxi0
 #pragma once
 
+#include <colls/detail/support/clock.hpp>
 #include <colls/detail/support/environment.hpp>
 #include <colls/net/detail/connection/socket.hpp>
 
@@ -13,20 +14,36 @@
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>
 
+#include <poll.h>
 #include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <vector>
 
 namespace colls::inline v1::detail::ofi {
 
 /// Bits of a tag that the transport uses.
 inline constexpr int tag_bits = 48;
+
+/// A completion queue that a thread polls, and on whose descriptor it can sleep.
+struct sleepable {
+    /// Another one in each thread.
+    static const void* this_thread() {
+        static thread_local const char here = 0;
+        return &here;
+    }
+    fid* queue = nullptr;
+    int descriptor = -1;
+    std::atomic<const void*> thread{nullptr};
+};
 
 class provider {
 public:
@@ -90,6 +107,35 @@ public:
     std::uint64_t next_key() { return keys_.fetch_add(1, std::memory_order_relaxed); }
     /// Whether it moves messages while no call of it is made.
     bool progresses() const { return info_->domain_attr->data_progress == FI_PROGRESS_AUTO; }
+    void add(sleepable& q) {
+        const std::lock_guard lock(mutex_);
+        sleepables_.push_back(&q);
+    }
+    void remove(sleepable& q) {
+        const std::lock_guard lock(mutex_);
+        std::erase(sleepables_, &q);
+    }
+    /// `none`: there is something already. `unable`: there is no queue to sleep on.
+    enum class rest : std::uint8_t { slept, none, unable };
+    /// Sleeps until there is something for one of this thread's queues (a wait for one group, or kind of message, polls
+    /// those of the others too), at most `seconds`.
+    rest sleep(double seconds) {
+        pollfd all[32];
+        nfds_t n = 0;
+        {
+            const std::lock_guard lock(mutex_);                             // no other thread closes a queue meanwhile
+            for (std::size_t i = sleepables_.size(); i-- > 0 && n < 32;) {  // the latest, if there are more
+                sleepable& q = *sleepables_[i];
+                if (q.thread.load(std::memory_order_relaxed) != sleepable::this_thread()) continue;
+                if (fi_trywait(fabric_, &q.queue, 1) != 0) return rest::none;
+                all[n++] = {q.descriptor, POLLIN, 0};
+            }
+        }
+        if (n == 0) return rest::unable;
+        const timespec t = timespec_of(seconds);
+        ppoll(all, n, &t, nullptr);
+        return rest::slept;
+    }
     /// Pieces of memory of one operation.
     std::size_t most_pieces() const { return std::min(info_->tx_attr->iov_limit, info_->rx_attr->iov_limit); }
     /// "libfabric's tcp;ofi_rxm: fi_endpoint: Cannot allocate memory".
@@ -129,6 +175,8 @@ private:
     fid_fabric* fabric_ = nullptr;
     fid_domain* domain_ = nullptr;
     std::atomic<std::uint64_t> keys_{0};
+    std::mutex mutex_;
+    std::vector<sleepable*> sleepables_;
 };
 
 }  // namespace colls::inline v1::detail::ofi
