@@ -51,6 +51,84 @@ std::string over_ofi(int n, const std::string& name, F f, const ofi_shape& shape
     return over_ofi(std::vector(static_cast<std::size_t>(n), provider_of(name.c_str())), f, shape);
 }
 
+/// While it lives, a provider's calls of one name fail, or the first operation of such a call that completes. For a
+/// provider that one thread uses.
+class scripted_failure {
+public:
+    scripted_failure(const ofi::provider& of, std::string call, bool late)
+        : call_(std::move(call)), late_(late), domain_(*of.domain()), domain_ops_(domain_.ops) {
+        mine_ = *domain_ops_;
+        mine_.endpoint = [](fid_domain* d, fi_info* i, fid_ep** e, void* context) {
+            const int code = now->domain_ops_->endpoint(d, i, e, context);
+            if (code == 0) now->script(**e);
+            return code;
+        };
+        mine_.cq_open = [](fid_domain* d, fi_cq_attr* a, fid_cq** q, void* context) {
+            const int code = now->domain_ops_->cq_open(d, a, q, context);
+            if (code == 0) now->script(**q);
+            return code;
+        };
+        domain_.ops = &mine_;
+        now = this;
+    }
+    scripted_failure(const scripted_failure&) = delete;
+    scripted_failure& operator=(const scripted_failure&) = delete;
+    ~scripted_failure() { domain_.ops = domain_ops_; }
+
+private:
+    void script(fid_ep& e) {
+        packets_ = e.msg, my_packets_ = *e.msg;
+        my_packets_.send = [](fid_ep* p, const void* b, std::size_t n, void* d, fi_addr_t to, void* c) {
+            return now->fails("fi_send") ? -FI_EIO : now->packets_->send(p, b, n, d, to, c);
+        };
+        e.msg = &my_packets_;
+        parts_ = e.tagged, my_parts_ = *e.tagged;
+        my_parts_.sendv = [](fid_ep* p, const iovec* v, void** d, std::size_t n, fi_addr_t to, std::uint64_t tag,
+                              void* c) {
+            return now->fails("fi_tsendv") ? -FI_EIO : now->parts_->sendv(p, v, d, n, to, tag, c);
+        };
+        my_parts_.recvv = [](fid_ep* p, const iovec* v, void** d, std::size_t n, fi_addr_t from, std::uint64_t tag,
+                              std::uint64_t ignored, void* c) {
+            return now->fails("fi_trecvv") ? -FI_EIO : now->parts_->recvv(p, v, d, n, from, tag, ignored, c);
+        };
+        e.tagged = &my_parts_;
+    }
+    void script(fid_cq& q) {
+        queue_ = q.ops, my_queue_ = *q.ops;
+        my_queue_.read = [](fid_cq* from, void* to, std::size_t most) -> ssize_t {
+            if (now->fails("fi_cq_read")) return -FI_EIO;
+            const ssize_t n = now->queue_->read(from, to, std::min<std::size_t>(most, 1));  // fi_trywait asks for none
+            if (n != 1) return n;
+            const auto& entry = *static_cast<const fi_cq_msg_entry*>(to);
+            const auto kind = static_cast<const ofi::operation*>(entry.op_context)->kind;
+            const char* const calls[] = {"fi_recv", "fi_send", "fi_trecvv", "fi_tsendv"};
+            if (!now->late_ || now->call_ != calls[kind]) return 1;
+            now->late_ = false;
+            now->call_ = "";
+            now->failed_ = entry;
+            return -FI_EAVAIL;
+        };
+        my_queue_.readerr = [](fid_cq* from, fi_cq_err_entry* to, std::uint64_t flags) -> ssize_t {
+            if (!now->failed_.op_context) return now->queue_->readerr(from, to, flags);
+            to->op_context = std::exchange(now->failed_.op_context, nullptr);
+            to->err = FI_EIO;
+            return 1;
+        };
+        q.ops = &my_queue_;
+    }
+    bool fails(const char* call) const { return !late_ && call_ == call; }
+
+    static inline scripted_failure* now = nullptr;
+    std::string call_;
+    bool late_;
+    fi_cq_msg_entry failed_{};
+    fid_domain& domain_;
+    fi_ops_domain *const domain_ops_, mine_{};
+    fi_ops_msg *packets_ = nullptr, my_packets_{};
+    fi_ops_tagged *parts_ = nullptr, my_parts_{};
+    fi_ops_cq *queue_ = nullptr, my_queue_{};
+};
+
 }  // namespace
 
 TEST_CASE("ofi: the contract", "[ofi_transport]") {
@@ -134,6 +212,84 @@ TEST_CASE("ofi: a peer with another provider is reported on both sides", "[ofi_t
         if (e.count("failed") != 1) complain(e.text());
         w->abandon();
     }) == "");
+}
+
+TEST_CASE("ofi: an error of the provider is reported once, with its peer, provider and call", "[ofi_transport]") {
+    struct {
+        const char* call;
+        bool late, sends;
+        std::size_t bytes;
+    } const cases[] = {
+        {"fi_send", false, true, 8},
+        {"fi_send", true, true, 8},
+        {"fi_tsendv", false, true, 20'000},
+        {"fi_tsendv", true, true, 20'000},
+        {"fi_trecvv", false, false, 20'000},
+        {"fi_trecvv", true, false, 20'000},
+        {"fi_recv", true, false, 8},
+        {"fi_cq_read", false, false, 8},
+    };
+    ofi_shape shape = usual;
+    shape.failure_grace = 0;
+    for (const auto& k : cases) {
+        INFO(k.call << (k.late ? ", when it completes" : ""));
+        const auto fails = provider_of("tcp"), works = provider_of("tcp");
+        const scripted_failure script(*fails, k.call, k.late);
+        const std::string why = std::string("libfabric's ") + fails->name() + ": " + k.call + ": Input/output error";
+        const auto ranks = [&](int r, auto& w, auto complain) {
+            ear e;
+            w->listening = &e;
+            std::vector<std::byte> data(k.bytes);
+            const piece p{data.data(), k.bytes};
+            k.sends == (r == 0) ? w->send(1 - r, label_of(0, 0, 0), &p, 1)
+                                : w->receive(1 - r, label_of(0, 0, 0), &p, 1);
+            const auto hears = [&](const std::string& what) {
+                if (!until(*w, [&] { return e.count(what) > 0; })) complain("not " + what + "; " + e.text());
+            };
+            if (r == 0) {
+                hears("failed 1");
+                w->tell(1, {control_kind::accept, 0, 0, 0, ""});
+                hears(said(control_kind::broken));
+                if (e.count("failed") != 1 || e.reasons.at(0) != why) complain(e.text());
+            } else {
+                hears(said(control_kind::accept));
+                w->tell(0, {control_kind::broken, 0, 0, 0, ""});
+            }
+            w->abandon();
+        };
+        CHECK(over_ofi({fails, works}, ranks, shape) == "");
+    }
+}
+
+TEST_CASE("ofi: a sleep ends by a message of any group of the thread", "[ofi_transport]") {
+    for (const std::string& name : providers()) {
+        INFO(name);
+        const auto of = provider_of(name.c_str());
+        CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
+            std::vector<std::unique_ptr<ofi_transport>> groups;
+            for (const std::uint64_t number : {98u, 99u})
+                groups.push_back(std::make_unique<ofi_transport>(
+                    std::make_unique<tcp_transport>(node, number, r, members), of, r, 2));
+            std::uint64_t value = 0;
+            const piece p{reinterpret_cast<std::byte*>(&value), 8};
+            // The first four make the connections.
+            for (std::uint64_t i = 0; i < 12; ++i) {
+                ofi_transport &w = *groups[i % 2], &other = *groups[1 - i % 2];
+                const int to = static_cast<int>(i / 2 % 2);
+                const auto done = [&] { return r == to ? w.received(1 - r) > i / 4 : w.sent(1 - r) > i / 4; };
+                const message_label l = label_of(1 - to, to, i);
+                if (r != to && i > 3)
+                    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // it may sleep by then
+                r == to ? w.receive(1 - r, l, &p, 1) : w.send(1 - r, l, &p, 1);
+                while (r == to && i > 3 && (w.progress(), other.progress(), !done())) {
+                    const double begun = seconds_now();
+                    of->sleep(patience_s);
+                    if (seconds_now() - begun > 0.9 * patience_s) return complain("it goes on");
+                }
+                if (!until(w, done)) return complain("not done");
+            }
+        }) == "");
+    }
 }
 
 TEST_CASE("ofi: what cannot be used is refused in words", "[ofi_transport]") {
