@@ -9,8 +9,7 @@
 //   COLLS_SINGLE_COPY  between processes of one host. 0: the kernel never copies from the memory of one to that of the
 //                    other; 1: wherever it may; auto (default): where that was measured to be faster
 //   COLLS_TUNE       a file with figures of the machine and measured choices, which `automatic` then follows (files/)
-//   COLLS_TRACE      a file, to which each process adds what its ranks do and when (docs/tracing.md, files/); its name
-//                    gets the host and the process before its extension
+//   COLLS_TRACE      a file for what the ranks of each process do, and when (docs/tracing.md, files/)
 //   COLLS_TRANSPORT  between processes. shm: shared memory within a host, TCP between hosts; tcp: TCP always;
 //                    verbs: RDMA always; shm+verbs: shared memory within a host, RDMA between hosts; ofi, shm+ofi:
 //                    likewise, by libfabric. Default: shm+verbs where all ranks can, otherwise shm
