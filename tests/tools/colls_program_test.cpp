@@ -1391,7 +1391,7 @@ TEST_CASE("colls: an unknown word is refused in one line, with the known word th
         return r.text;
     };
     const std::string commands =
-        "list, prove, cost, compare, draw, simulate, choose, place, synthesise, trace, status, perf, "
+        "list, prove, cost, compare, draw, simulate, choose, place, synthesise, trace, status, run, perf, "
         "export, import";
     CHECK(answer("prov ring") ==
           "colls: there is no command 'prov'; did you mean 'prove'? There are: " + commands + " (colls --help)\n");
