@@ -244,6 +244,23 @@ TEST_CASE("tls: forged bytes end the connection, and nothing of them arrives", "
     }
 }
 
+TEST_CASE("tls: what waits for a peer that has gone is given up, with an error", "[tls]") {
+    wire w(files().of("rank"), files().of("rank"));
+    std::string got;
+    w.client.write("hello", 5);
+    for (int i = 0; i < 10 && got != "hello"; ++i) w.pass(), read_into(w.server, got), read_into(w.client, got);
+    REQUIRE(w.client.cover->is_known());
+    const std::string much(1'000'000, 'x');
+    while (w.client.write(much.data(), much.size()) > 0) {}
+    REQUIRE(errno == EAGAIN);
+    CHECK(w.client.cover->has_unsent());
+    w.of_client.close();
+    CHECK(w.client.cover->flush(w.client.fd.get()));
+    CHECK_FALSE(w.client.cover->has_unsent());
+    CHECK(colls::detail::send_all(w.client, "x", 1, seconds_now() + 5) == EPIPE);
+    CHECK(read_into(w.client, got) != "");
+}
+
 TEST_CASE("tls: files that are of no use are named before anything moves", "[tls]") {
     const auto refusal = [](const std::string& value) {
         const with_environment set("COLLS_TLS", value.c_str());

@@ -106,7 +106,8 @@ public:
     }
     ssize_t write(int fd, const iovec* v, int count) override {
         if (!meet(fd) && failed_ != 0) return answer(0);
-        if (is_known() && !flush(fd)) return errno = failed_ != 0 ? failed_ : EAGAIN, -1;
+        if (is_known() && !flush(fd)) return errno = EAGAIN, -1;
+        if (failed_ != 0) return answer(0);
         std::size_t room = is_known() ? most_taken : record - early_.size(), all = 0;
         std::vector<char>& part = early_;  // of a record
         for (int i = 0; i < count && room > 0; ++i) {
@@ -128,7 +129,10 @@ public:
             const ssize_t n = ::send(fd, out_.data() + sent_, out_.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
             if (n < 0 && errno == EINTR) continue;
             if (n < 0 && colls::detail::may_try_again(errno)) return false;
-            if (n < 0) return fail(errno), false;
+            if (n < 0) {
+                fail(errno);
+                break;
+            }
             sent_ += static_cast<std::size_t>(n);
         }
         out_.clear();

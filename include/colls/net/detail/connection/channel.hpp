@@ -20,13 +20,14 @@ public:
     /// trusted, or the bytes are not its own: `why` says how. What `write` has taken it may send only later.
     virtual ssize_t read(int fd, const iovec* v, int count) = 0;
     virtual ssize_t write(int fd, const iovec* v, int count) = 0;
-    /// Sends what can be sent now of what `write` has taken. False: the socket is full.
+    /// Sends what can be sent now of what `write` has taken. False: the socket is full. (After a failure nothing is
+    /// left to send, and the next `read` or `write` reports it.)
     virtual bool flush(int fd) = 0;
     /// `write` has taken bytes that have not been sent.
     virtual bool has_unsent() const = 0;
     /// Bytes that the socket does not show any more wait for a `read`.
     virtual bool has_unread() const = 0;
-    /// Each side has shown the other one who it is.
+    /// Both sides have shown what they are trusted by.
     virtual bool is_known() const = 0;
     virtual const char* why() const = 0;
 };

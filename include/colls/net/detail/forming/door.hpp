@@ -53,8 +53,10 @@ public:
             const address from = remote_address(fd.get());
             peer_line to{std::make_unique<own_socket>(std::move(fd), cover_of(false)),
                 rendezvous::random_bytes<rendezvous::nonce>()};
-            if (rendezvous::send_record(*to.socket, encode(rendezvous::challenge{.once = to.host}), 0) == 0)
-                silent_.push_back({std::move(to), from, now});
+            const auto challenge = encode(rendezvous::challenge{.once = to.host});
+            silent s{std::move(to), from, now};
+            if (rendezvous::send_record(*s.line.socket, challenge, 0) == 0 || is_refused(s))
+                silent_.push_back(std::move(s));
         }
         const double limit = now - (accepts(now) ? patience : crowded_patience);
         for (std::size_t i = 0; i < silent_.size(); ++i)  // by number: a refusal adds one
