@@ -17,6 +17,13 @@
 
 using namespace support;
 
+// libfabric 1.17 loses memory of its own: infos of endpoints (net), connections that come while an endpoint closes
+// (tcp). What this project loses of libfabric's shows in the number of descriptors.
+extern "C" const char* __lsan_default_suppressions();  // NOLINT(bugprone-reserved-identifier): the sanitizer's name
+extern "C" const char* __lsan_default_suppressions() {
+    return "leak:libfabric.so";
+}  // NOLINT(bugprone-reserved-identifier)
+
 namespace {
 
 // Packets of 64 bytes, and parts of 1000: each path takes several steps.
