@@ -1,16 +1,3 @@
-# colls::ofi: with libfabric, beside colls::colls or colls::header_only. In the source tree, and installed as a component of the
-# package, whose user has the library.
-if(NOT TARGET colls::ofi)
-    find_path(COLLS_OFI_INCLUDE_DIR rdma/fabric.h)
-    find_library(COLLS_OFI_LIBRARY fabric)
-    mark_as_advanced(COLLS_OFI_INCLUDE_DIR COLLS_OFI_LIBRARY)
-    if(COLLS_OFI_INCLUDE_DIR AND COLLS_OFI_LIBRARY)
-        add_library(colls::ofi INTERFACE IMPORTED GLOBAL)
-        target_include_directories(colls::ofi SYSTEM INTERFACE ${COLLS_OFI_INCLUDE_DIR})
-        target_link_libraries(colls::ofi INTERFACE colls::header_only ${COLLS_OFI_LIBRARY})
-    endif()
-endif()
-if(NOT TARGET colls::ofi)
-    set(colls_ofi_FOUND FALSE)
-    set(colls_ofi_NOT_FOUND_MESSAGE "it needs libfabric and its header rdma/fabric.h, which were not found")
-endif()
+# colls::ofi: messages by libfabric (colls/transports/ofi.hpp).
+include("${CMAKE_CURRENT_LIST_DIR}/library-component.cmake")
+colls_library_component(ofi fabric rdma/fabric.h)

@@ -1,16 +1,3 @@
-# colls::verbs: with libibverbs, beside colls::colls or colls::header_only. In the source tree, and installed as a component of the
-# package, whose user has the library.
-if(NOT TARGET colls::verbs)
-    find_path(COLLS_VERBS_INCLUDE_DIR infiniband/verbs.h)
-    find_library(COLLS_VERBS_LIBRARY ibverbs)
-    mark_as_advanced(COLLS_VERBS_INCLUDE_DIR COLLS_VERBS_LIBRARY)
-    if(COLLS_VERBS_INCLUDE_DIR AND COLLS_VERBS_LIBRARY)
-        add_library(colls::verbs INTERFACE IMPORTED GLOBAL)
-        target_include_directories(colls::verbs SYSTEM INTERFACE ${COLLS_VERBS_INCLUDE_DIR})
-        target_link_libraries(colls::verbs INTERFACE colls::header_only ${COLLS_VERBS_LIBRARY})
-    endif()
-endif()
-if(NOT TARGET colls::verbs)
-    set(colls_verbs_FOUND FALSE)
-    set(colls_verbs_NOT_FOUND_MESSAGE "it needs libibverbs and its header infiniband/verbs.h, which were not found")
-endif()
+# colls::verbs: messages by RDMA (colls/transports/verbs.hpp).
+include("${CMAKE_CURRENT_LIST_DIR}/library-component.cmake")
+colls_library_component(verbs ibverbs infiniband/verbs.h)

@@ -22,5 +22,5 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/colls-config-version.cmak
 install(FILES ${PROJECT_BINARY_DIR}/colls-config.cmake ${PROJECT_BINARY_DIR}/colls-config-version.cmake
         ${CMAKE_CURRENT_LIST_DIR}/colls-separate.cmake ${CMAKE_CURRENT_LIST_DIR}/colls-mpi.cmake
         ${CMAKE_CURRENT_LIST_DIR}/colls-cuda.cmake ${CMAKE_CURRENT_LIST_DIR}/colls-verbs.cmake
-        ${CMAKE_CURRENT_LIST_DIR}/colls-tls.cmake
-        ${CMAKE_CURRENT_LIST_DIR}/colls-ofi.cmake DESTINATION ${package_folder})
+        ${CMAKE_CURRENT_LIST_DIR}/colls-tls.cmake ${CMAKE_CURRENT_LIST_DIR}/colls-ofi.cmake
+        ${CMAKE_CURRENT_LIST_DIR}/library-component.cmake DESTINATION ${package_folder})
