@@ -23,4 +23,4 @@ install(FILES ${PROJECT_BINARY_DIR}/colls-config.cmake ${PROJECT_BINARY_DIR}/col
         ${CMAKE_CURRENT_LIST_DIR}/colls-separate.cmake ${CMAKE_CURRENT_LIST_DIR}/colls-mpi.cmake
         ${CMAKE_CURRENT_LIST_DIR}/colls-cuda.cmake ${CMAKE_CURRENT_LIST_DIR}/colls-verbs.cmake
         ${CMAKE_CURRENT_LIST_DIR}/colls-tls.cmake ${CMAKE_CURRENT_LIST_DIR}/colls-ofi.cmake
-        ${CMAKE_CURRENT_LIST_DIR}/library-component.cmake DESTINATION ${package_folder})
+        ${CMAKE_CURRENT_LIST_DIR}/colls-pmix.cmake ${CMAKE_CURRENT_LIST_DIR}/library-component.cmake DESTINATION ${package_folder})

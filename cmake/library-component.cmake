@@ -1,10 +1,11 @@
 # colls::NAME: headers that need the library LIBRARY and its header HEADER, beside colls::colls or colls::header_only. In the source
-# tree, and installed as a component of the package, whose user has the library.
+# tree, and installed as a component of the package, whose user has the library. COLLS_NAME_INCLUDE_DIRS and
+# COLLS_NAME_LIBRARY_DIRS may say where to look first.
 macro(colls_library_component name library header)
     if(NOT TARGET colls::${name})
         string(TOUPPER ${name} colls_component)
-        find_path(COLLS_${colls_component}_INCLUDE_DIR ${header})
-        find_library(COLLS_${colls_component}_LIBRARY ${library})
+        find_path(COLLS_${colls_component}_INCLUDE_DIR ${header} HINTS ${COLLS_${colls_component}_INCLUDE_DIRS})
+        find_library(COLLS_${colls_component}_LIBRARY ${library} HINTS ${COLLS_${colls_component}_LIBRARY_DIRS})
         mark_as_advanced(COLLS_${colls_component}_INCLUDE_DIR COLLS_${colls_component}_LIBRARY)
         if(COLLS_${colls_component}_INCLUDE_DIR AND COLLS_${colls_component}_LIBRARY)
             add_library(colls::${name} INTERFACE IMPORTED GLOBAL)

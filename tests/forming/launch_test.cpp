@@ -161,6 +161,13 @@ TEST_CASE("launch: reads torchrun's variables", "[launch]") {
     CHECK(read(with(torchrun, {{"RANK", "0"}, {"LOCAL_RANK", "0"}, {"GROUP_RANK", "0"}})).token == l.token);
 }
 
+TEST_CASE("launch: refuses a job of PMIx whose size no variable says", "[launch]") {
+    const environment prun{{"PMIX_RANK", "2"}, {"PMIX_NAMESPACE", "prterun-host-71@1"}};
+    CHECK(lacks(error_of(prun), {"rank 2 of PMIx's job prterun-host-71@1", "colls::pmix::world()", "COLLS_RANK"}) == "");
+    CHECK(read(with(prun, {{"COLLS_RANK", "1"}, {"COLLS_SIZE", "3"}})).size == 3);
+    CHECK(read({{"PMIX_NAMESPACE", "prterun-host-71@1"}}).size == 1);
+}
+
 TEST_CASE("launch: takes RANK and WORLD_SIZE as torchrun's only with MASTER_ADDR", "[launch]") {
     const environment words{{"RANK", "3"}, {"WORLD_SIZE", "4"}};
     CHECK(lacks(error_of(words), {"MASTER_ADDR is not"}) == "");

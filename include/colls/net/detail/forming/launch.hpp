@@ -124,6 +124,11 @@ struct launcher {
             error_text() << "colls: " << (set("RANK") ? "WORLD_SIZE" : "RANK")
                          << " is empty or not set, but other variables of torchrun are: set RANK, WORLD_SIZE and "
                             "MASTER_ADDR, or none of them");
+    if (set("PMIX_RANK") && space)
+        throw error(errc::invalid_argument,
+            error_text() << "colls: this is rank " << variable("PMIX_RANK") << " of PMIx's job " << space
+                         << ", whose size no variable says: call colls::pmix::world() (colls/pmix.hpp), or set "
+                            "COLLS_RANK, COLLS_SIZE, COLLS_MASTER_ADDR and COLLS_MASTER_PORT");
     return {};
 }
 
