@@ -163,7 +163,8 @@ TEST_CASE("launch: reads torchrun's variables", "[launch]") {
 
 TEST_CASE("launch: refuses a job of PMIx whose size no variable says", "[launch]") {
     const environment prun{{"PMIX_RANK", "2"}, {"PMIX_NAMESPACE", "prterun-host-71@1"}};
-    CHECK(lacks(error_of(prun), {"rank 2 of PMIx's job prterun-host-71@1", "colls::pmix::world()", "COLLS_RANK"}) == "");
+    CHECK(
+        lacks(error_of(prun), {"rank 2 of PMIx's job prterun-host-71@1", "colls::pmix::world()", "COLLS_RANK"}) == "");
     CHECK(read(with(prun, {{"COLLS_RANK", "1"}, {"COLLS_SIZE", "3"}})).size == 3);
     CHECK(read({{"PMIX_NAMESPACE", "prterun-host-71@1"}}).size == 1);
 }
