@@ -1,8 +1,8 @@
 // Many groups over MPI, made by ranks with unlike histories, and in threads, in an order of each rank's own.
 //     program HOSTS ROUNDS SEED
-// The ranks are dealt out to that many hosts (COLLS_HOST). A group of all, then rounds of: subsets of ranks, drawn alike
-// on all, of which each rank makes groups in one order (some belong to more than others), or, where the MPI allows it,
-// all at once, in threads that begin in an order of its own. Each group is checked while the others live.
+// The ranks are dealt out to that many hosts (COLLS_HOST). A group of all, then rounds of: subsets of ranks, drawn
+// alike on all, of which each rank makes groups in one order (some belong to more than others), or, where the MPI
+// allows it, all at once, in threads that begin in an order of its own. Each group is checked while the others live.
 #include <colls/colls.hpp>
 #include <colls/transports/mpi.hpp>
 
@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
         std::iota(everyone.begin(), everyone.end(), 0);
         colls::communicator world = colls::mpi::communicator_of(MPI_COMM_WORLD);
         check(world, everyone);
-        std::mt19937 draw(static_cast<unsigned>(std::atoi(argv[3])));           // alike on all
+        std::mt19937 draw(static_cast<unsigned>(std::atoi(argv[3])));              // alike on all
         std::mt19937 mine(static_cast<unsigned>(std::atoi(argv[3]) * 997 + own));  // and not
         for (int round = 0; round < rounds; ++round) {
             std::vector<subset> all(4);

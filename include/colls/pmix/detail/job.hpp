@@ -52,7 +52,8 @@ public:
     /// Whether all were done `seconds` from now.
     bool wait(double seconds) {
         std::unique_lock lock(mutex_);
-        return all_done_.wait_for(lock, std::chrono::duration<double>(std::min(seconds, 1e9)), [this] { return waiting_ == 0; });
+        return all_done_.wait_for(
+            lock, std::chrono::duration<double>(std::min(seconds, 1e9)), [this] { return waiting_ == 0; });
     }
     struct outcome {
         bool done = false;
@@ -156,10 +157,11 @@ private:
         pmix_info_t how = {};
         PMIX_INFO_LOAD(&how, PMIX_COLLECT_DATA, &collects, PMIX_BOOL);
         auto done = std::make_shared<pending>(1);
-        pending::start(done, 0,
-            [&](void* argument) { return PMIx_Fence_nb(&job, 1, &how, 1, pending::fenced, argument); });
+        pending::start(
+            done, 0, [&](void* argument) { return PMIx_Fence_nb(&job, 1, &how, 1, pending::fenced, argument); });
         if (done->wait(timeout_)) {
-            if (const pmix_status_t status = done->of(0).status; status != PMIX_SUCCESS) fail(status, "its fence failed");
+            if (const pmix_status_t status = done->of(0).status; status != PMIX_SUCCESS)
+                fail(status, "its fence failed");
             return;
         }
         std::string late;
