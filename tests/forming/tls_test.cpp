@@ -2,6 +2,7 @@
 // of processes with certificates that fit, or do not.
 #include "catch.hpp"
 
+#include "elastic/gathered.hpp"
 #include "support/every_transport.hpp"
 #include "support/fault.hpp"
 #include "support/message_transports.hpp"
@@ -11,6 +12,12 @@
 #include <colls/elastic.hpp>
 #include <colls/tls.hpp>
 #include <colls/world.hpp>
+
+#include <linux/if_ether.h>
+#include <net/if.h>
+#include <netpacket/packet.h>
+#include <sched.h>
+#include <sys/ioctl.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -411,4 +418,115 @@ TEST_CASE("tls: a death is noticed as without it, and the others shrink", "[tls]
         });
     } catch (const std::exception&) {}
     CHECK(seen->right == 3);
+}
+
+TEST_CASE("tls: groups from handles of endpoints, and a stranger among them", "[tls]") {
+    const with_environment set("COLLS_TLS", files().of("rank").c_str());
+    for (const gathered::shape& s : gathered::shapes)
+        for (const int n : {2, 3, 5}) {
+            std::vector<int> order(static_cast<std::size_t>(n));
+            std::iota(order.rbegin(), order.rend(), 0);
+            gathered::processes all(n, s, [&](gathered::process& p) {
+                for (const char* const uuid : {"a", "b"}) {
+                    colls::communicator comm = colls::join(p.own, uuid, p.list(order));
+                    gathered::check_group(comm, order, p.number);
+                }
+            });
+            all.wait();
+            for (int i = 0; i < n; ++i) {
+                INFO(s.name << ", " << n << " processes: " << all.text(i));
+                CHECK(all.of(i).code == 0);
+            }
+        }
+    for (const std::string& wrong : {files().of("stranger", "ca"), std::string()}) {
+        gathered::processes all(
+            3, gathered::shapes[1],
+            [&](gathered::process& p) {
+                if (p.number == 1) setenv("COLLS_TLS", wrong.c_str(), 1);
+                if (p.number == 1 && wrong.empty()) unsetenv("COLLS_TLS");
+                colls::join(p.own, "a", p.list({0, 1, 2}));
+            },
+            "6");
+        all.wait();
+        for (int i = 0; i < 3; ++i) {
+            INFO(all.text(i));
+            CHECK(all.of(i).code >= 100);
+            if (i != 1) CHECK(all.of(i).peer == 1);
+        }
+        INFO(all.text(1));
+        CHECK((says(all.of(1).text, "certificate") || says(all.of(1).text, "TLS")));
+    }
+}
+
+namespace {
+/// What passes over the loopback of a network of its own while f() runs there, in a process of its own. "": none can
+/// be made here.
+std::string captured(auto f) {
+    struct capture {
+        std::atomic<std::size_t> bytes;
+        std::atomic<bool> ended;
+        char data[64 << 20];
+    };
+    common<capture> seen;
+    child network([&] {
+        if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) return 0;
+        const descriptor control(socket(AF_INET, SOCK_DGRAM, 0));
+        ifreq lo{};
+        std::strcpy(lo.ifr_name, "lo");
+        lo.ifr_flags = IFF_UP | IFF_RUNNING;
+        const descriptor all(socket(AF_PACKET, SOCK_DGRAM, htons(ETH_P_ALL)));
+        const int room = 64 << 20;
+        if (ioctl(control.get(), SIOCSIFFLAGS, &lo) != 0 || all.get() < 0 ||
+            setsockopt(all.get(), SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof room) != 0) {
+            setsockopt(all.get(), SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
+        }
+        std::thread reader([&] {
+            std::vector<char> packet(70'000);
+            while (!seen->ended) {
+                const ssize_t n = recv(all.get(), packet.data(), packet.size(), MSG_DONTWAIT);
+                if (n <= 0) {
+                    usleep(100);
+                    continue;
+                }
+                const std::size_t at = seen->bytes;
+                if (at + static_cast<std::size_t>(n) > sizeof seen->data) break;
+                std::memcpy(seen->data + at, packet.data(), static_cast<std::size_t>(n));
+                seen->bytes = at + static_cast<std::size_t>(n);
+            }
+        });
+        f();
+        usleep(50'000);
+        seen->ended = true;
+        reader.join();
+        return 0;
+    });
+    network.wait();
+    return {seen->data, seen->bytes};
+}
+}  // namespace
+
+TEST_CASE("tls: a capture shows neither what is sent nor the token", "[tls]") {
+    const std::string token = "a token that no one may read", secret = "what ranks say to one another ";
+    for (const bool covered : {false, true}) {
+        common<seen_ranks> seen;
+        const std::string bytes = captured([&] {
+            const with_environment set("COLLS_TOKEN", token.c_str());
+            world_of(*seen, std::vector<std::string>(3, covered ? files().of("rank") : ""), "30", [&](auto& comm) {
+                std::string said;
+                for (int i = 0; i < 3000; ++i) said += secret;
+                if (comm.rank() != 0) said.assign(said.size(), ' ');
+                colls::broadcast(comm, said, 0);
+                return said.starts_with(secret) && said.ends_with(secret);
+            });
+        });
+        INFO(seen->text[0] << "\n" << seen->text[1] << "\n" << seen->text[2] << "\n" << bytes.size() << " bytes");
+        if (bytes.empty()) {
+            WARN("no network of one's own can be made here");
+            continue;
+        }
+        CHECK(seen->right == 3);
+        CHECK(bytes.size() > 3000 * secret.size());
+        CHECK((bytes.find(secret) == std::string::npos) == covered);
+        CHECK(bytes.find(token) == std::string::npos);  // never: forming proves that both know it
+    }
 }

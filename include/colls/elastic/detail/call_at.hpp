@@ -126,11 +126,16 @@ private:
         return r;
     }
     void fail(attempt& a, int code) {
+        const stream_cover* const cover = a.line.socket ? a.line.socket->cover.get() : nullptr;
+        const std::string said = cover ? cover->why() : "";
+        if (!said.empty()) code = EPROTO;
         a.refused = code == ECONNREFUSED || code == EPROTO || code == ESTALE;
         a.gone = a.refused || code == ECONNRESET;
-        a.why = code == ESTALE   ? "another endpoint listens at " + text_of(a.at)
+        a.why = !said.empty()    ? text_of(a.at) + ": " + said
+                : code == ESTALE ? "another endpoint listens at " + text_of(a.at)
                 : code == EPROTO ? "another program listens at " + text_of(a.at)
                                  : text_of(a.at) + ": " + system_text(code);
+        if (code == ECONNRESET && !is_covered()) a.why += " (COLLS_TLS is not set here)";
         a.line.socket.reset();
     }
 
