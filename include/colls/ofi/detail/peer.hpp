@@ -305,6 +305,7 @@ inline void peer::consume() {
                 mismatch(h);
                 if (!own_.end) return;
             } else if (h.kind == packet_kind::message) {
+                if (is_long(m)) return violated();  // it would be read beyond the packet
                 const std::byte* from = p->data();
                 for (const piece& x : m.pieces) {
                     if (x.bytes > 0) std::memcpy(x.data, from, x.bytes);
