@@ -68,7 +68,8 @@ void rdma_greetings(bytes_view in) {
     const std::string given = text(in);
     rdma::greeting g{};
     if (!rdma::decode(given.c_str(), shape, g)) return;
-    must(g.slots == shape.slots && g.slot_bytes == shape.slot_bytes && g.notices == shape.notices, "the rings are alike");
+    must(g.slots == shape.slots && g.slot_bytes == shape.slot_bytes && g.notices == shape.notices,
+        "the rings are alike");
     must(given == rdma::encode(g).text, "a greeting is written as it was read");
 }
 void ofi_greetings(bytes_view in) {

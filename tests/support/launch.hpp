@@ -1,6 +1,6 @@
-// Runs a function on n ranks. They are threads or, with COLLS_TEST_TRANSPORT set, processes: over shm, tcp or verbs, or
-// routed or routed-verbs (a world in which each two ranks have a host name of their own: shared memory within a host,
-// TCP or verbs between hosts).
+// Runs a function on n ranks. They are threads or, with COLLS_TEST_TRANSPORT set, processes: over shm, tcp, verbs or
+// ofi, or routed, routed-verbs or routed-ofi (a world in which each two ranks have a host name of their own: shared
+// memory within a host, TCP, verbs or libfabric between hosts).
 #pragma once
 
 #include "ports.hpp"
@@ -27,8 +27,10 @@ namespace support {
 inline const std::string_view tested_transport = [] {
     const char* named = std::getenv("COLLS_TEST_TRANSPORT");
     const std::string_view name = named ? named : "threads";
+    const bool routed = name.starts_with("routed");
+    const std::string between(routed ? name.substr(6) : "");  // "-verbs"
     if (name != "threads")
-        setenv("COLLS_TRANSPORT", name == "routed-verbs" ? "shm+verbs" : name == "routed" ? "shm" : named, 1);
+        setenv("COLLS_TRANSPORT", !routed ? named : between.empty() ? "shm" : ("shm+" + between.substr(1)).c_str(), 1);
     return name;
 }();
 inline const bool by_processes = tested_transport != "threads";
@@ -85,7 +87,7 @@ void launch_world(int n, int per_host, F&& f, Before&& before = [](int) {}) {
 /// Runs f on n ranks.
 template <class F>
 void launch(int n, F&& f) {
-    if (tested_transport == "routed" || tested_transport == "routed-verbs")
+    if (tested_transport.starts_with("routed"))
         launch_world(n, 2, f);
     else if (by_processes)
         colls::processes::run(n, f);
