@@ -1,0 +1,73 @@
+// Groups over libfabric that come from endpoints' handles, also between hosts alone, and what is left of them.
+#include "catch.hpp"
+
+#include "elastic/gathered.hpp"
+
+#include <colls/transports/ofi.hpp>
+
+#include <csignal>
+#include <numeric>
+#include <string>
+#include <vector>
+
+namespace {
+constexpr gathered::shape over_ofi[] = {{"ofi", "ofi", gathered::most}, {"hosts", "shm+ofi", 2}};
+}  // namespace
+
+TEST_CASE("ofi: groups from handles of endpoints", "[ofi_groups]") {
+    setenv("COLLS_OFI_PROVIDER", "tcp", 1);
+    for (const gathered::shape& s : over_ofi)
+        for (const int n : {2, 3, 5}) {
+            std::vector<int> order(static_cast<std::size_t>(n));
+            std::iota(order.rbegin(), order.rend(), 0);
+            gathered::processes all(n, s, [&](gathered::process& p) {
+                for (const char* const uuid : {"a", "b"}) {
+                    colls::communicator comm = colls::join(p.own, uuid, p.list(order));
+                    gathered::check_group(comm, order, p.number);
+                }
+            });
+            all.wait();
+            for (int i = 0; i < n; ++i) {
+                INFO(s.name << ", " << n << " processes: " << all.text(i));
+                CHECK(all.of(i).code == 0);
+            }
+        }
+}
+
+TEST_CASE("ofi: the others of a group shrink it when one is killed, and take a new one in its place", "[ofi_groups]") {
+    setenv("COLLS_OFI_PROVIDER", "tcp", 1);
+    for (const gathered::shape& s : over_ofi)
+        for (const int victim : {0, 2}) {
+            gathered::processes all(5, s, [&](gathered::process& p) {
+                std::vector<int> left;
+                for (int i = 0; i < 4; ++i)
+                    if (i != victim) left.push_back(i);
+                if (p.number < 4) {
+                    colls::communicator comm = colls::join(p.own, "first", p.list({0, 1, 2, 3}));
+                    gathered::check_group(comm, {0, 1, 2, 3}, p.number);
+                    bool failed = false;
+                    try {
+                        for (int i = 0;; ++i) {
+                            if (p.number == victim && i == 5) raise(SIGKILL);
+                            colls::barrier(comm);
+                        }
+                    } catch (const colls::error& x) {
+                        failed = x.code() == colls::errc::peer_failed && x.peer() == victim;
+                    }
+                    gathered::expect(failed, "the error names the one that was killed");
+                    colls::communicator rest = comm.shrink();
+                    gathered::check_group(rest, left, p.number);
+                }
+                left.push_back(4);
+                colls::communicator grown = colls::join(p.own, "second", p.list(left));
+                gathered::check_group(grown, left, p.number);
+            });
+            all.end_with_others();
+            all.wait();
+            for (int i = 0; i < 5; ++i) {
+                INFO(s.name << ", without " << victim << ": " << all.text(i));
+                CHECK(all.of(i).code == 0);
+                CHECK(all.of(i).done == (i != victim));
+            }
+        }
+}
