@@ -48,10 +48,11 @@ public:
           number_(self.eager.count++),
           slot_(number_ % eager_slots),
           site_{none, none, self.log.name_of_call(c.what), eager_name, self.log.count,
-              self.log.sign(c.what, hash_mix(hash_mix(c.signature, unsized ? ~std::uint64_t{c.ragged} : c.count),
-                                        static_cast<std::uint64_t>(c.root)))},
+              record_call(self, c,
+                  hash_mix(hash_mix(c.signature, unsized ? ~std::uint64_t{c.ragged} : c.count),
+                      static_cast<std::uint64_t>(c.root)),
+                  eager_name, unsized)},
           flag_((number_ + 1) << 32 | site_.fingerprint >> 32) {
-        record_call(self, c, eager_name, unsized);
         if (self_.memory.poison().state.load(std::memory_order_acquire) != 0) throw_poison(self_);
         if (number_ >= eager_slots && self_.eager.last_full + (eager_slots - 2) < number_ &&
             self_.eager.by_all + (eager_slots - 1) < number_)

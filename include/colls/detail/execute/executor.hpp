@@ -30,13 +30,13 @@ protected:
         const bool own_lengths = c.ragged || is_owned_and_rooted();
         number = self_.log.count - c.is_signed;
         if (c.is_signed) {
-            fingerprint_ = self_.log.latest().fingerprint;
-            self_.log.latest().schedule = schedule;
+            fingerprint_ = self_.log.of(number).fingerprint;
+            self_.log.of(number).schedule = schedule;
         } else {
-            fingerprint_ = self_.log.sign(
-                c.what, hash_mix(hash_mix(hash_mix(c.signature, own_lengths ? c.ragged : c.count), plan_->fingerprint),
-                            static_cast<std::uint64_t>(c.root) * 2 + c.non_blocking));
-            record_call(self_, c, schedule, own_lengths);
+            fingerprint_ = record_call(self_, c,
+                hash_mix(hash_mix(hash_mix(c.signature, own_lengths ? c.ragged : c.count), plan_->fingerprint),
+                    static_cast<std::uint64_t>(c.root) * 2 + c.non_blocking),
+                schedule, own_lengths);
         }
         set_wait_site(*plan_);
     }
