@@ -180,7 +180,7 @@ public:
 private:
     template <class In, class Out>
     static detail::request request_of(In& in, Out& out) {
-        detail::request q;
+        detail::request q(collective::redistribute);
         if constexpr (detail::expect_in_and_out<true, In, Out>()) detail::set_buffers(q, in, out);
         return q;
     }

@@ -107,6 +107,12 @@ struct chooser {
 struct prepared;
 
 struct request {
+    // As an aggregate it would be cleared as a whole first, 7 ns a call.
+    explicit request(collective what, int root = 0) {
+        c.what = what;
+        c.root = root;
+    }
+
     call c;  ///< the caller sets what, in, out, element, op, op_value, root and signature; the checks set the rest
     std::size_t in_count = 0, out_count = 0;
     bool with_counts = false;

@@ -69,8 +69,8 @@ inline const any_schedule* proven_schedule(const candidate& of) {
 /// From a call whose types are known at run time to a request: what make_request.hpp and calls.hpp do for typed calls.
 class dynamic_request {
 public:
-    dynamic_request(communicator& comm, collective what, const dynamic::options& how) : packer_(comm, what), how_(how) {
-        q_.c.what = what;
+    dynamic_request(communicator& comm, collective what, const dynamic::options& how)
+        : packer_(comm, what), how_(how), q_(what) {
         q_.how.reproducible = how.reproducible;
     }
 
