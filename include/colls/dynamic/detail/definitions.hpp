@@ -91,8 +91,7 @@ public:
         if (op.code() == dynamic::op::function) {
             if (op.function_ == nullptr) refuse(error_text() << "the vector function is null");
             function_ = {op.function_, op.context_, type_.size(), op.commutative_};
-            detail::set_operator(q_.c, function_tables[op.commutative_], *op.name_);
-            return set_operator_value<keeps>(q_, function_);
+            return detail::set_operator<keeps>(q_, function_tables[op.commutative_], *op.name_, function_);
         }
         const auto code = static_cast<std::size_t>(type_.code());
         const op_table* const table = known_types[code].table(op.code(), op.by_integer_);
@@ -100,14 +99,13 @@ public:
         if (table->finish != nullptr && is_scan(q_.c.what))
             refuse(error_text() << "a scan has no use for " << op.name()
                                 << ": the ranks' results are of different numbers of contributions");
-        detail::set_operator(q_.c, *table, name_of(op));
-        bytes_ = type_.size();
+        const hashed_name& name = name_of(op);
         if (op.code() != dynamic::op::premul_sum)
-            set_operator_value<keeps>(q_, bytes_);
+            detail::set_operator<keeps>(q_, *table, name, bytes_ = type_.size());
         else if (op.by_integer_)
-            set_operator_value<keeps>(q_, integer_ = integer_factor(op.integer_));
+            detail::set_operator<keeps>(q_, *table, name, integer_ = integer_factor(op.integer_));
         else
-            set_operator_value<keeps>(q_, real_ = real_factor(op.real_));
+            detail::set_operator<keeps>(q_, *table, name, real_ = real_factor(op.real_));
     }
     /// Before the buffers, as the root.
     void set_counts(const dynamic::count_list& counts) {
