@@ -90,7 +90,7 @@ inline void exchange(rank_context& self, const void* own, std::size_t bytes, voi
     if (!self.by_messages) return guarded(self, "split", [&] { eager_executor(self, c).run(); });
     constexpr auto s = schedule_of<collective::all_gather>(circulant<>{});
     static const any_schedule fixed(s, table_of<std::remove_const_t<decltype(s)>, true>, "circulant");
-    schedule_choice p = resolve(self, c, {&fixed}, false);
+    schedule_choice p = resolve_given(self, c.what, fixed);
     p.name = "within split";
     if (self.log.has_refused) tell_refusal(self, nullptr);
     const std::unique_ptr<pending> made = self.backend->make_collective(self);

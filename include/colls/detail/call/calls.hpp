@@ -123,7 +123,7 @@ typename Mode::result submit(Comm& comm, typed_request<C, fine, ordered, straigh
         "know how much they pass on");
     const rank_handle& rank = comm.handle();
     request& q = typed.q;
-    q.how.reproducible = argument::constrained;
+    q.reproducible = argument::constrained;
     if constexpr (!fine || argument::values > 1) {
         __builtin_trap();
     } else if constexpr (std::is_same_v<named, automatic>) {
@@ -143,11 +143,11 @@ typename Mode::result submit(Comm& comm, typed_request<C, fine, ordered, straigh
             else
                 return schedule_for_call<C, ordered, constrained>(S{});
         }();
-        q.how.given = &s;
+        q.given = &s;
         if constexpr (C == collective::reduce && ordered) {
             // Rotation to another root would break the order of ranks: a fold at the root itself keeps it.
             const any_schedule& at_root = schedule_for_call<C, ordered, false>(direct{});
-            if (q.c.root != 0) q.how.instead = &at_root;
+            if (q.c.root != 0) q.instead = &at_root;
             return Mode::run(rank, q);
         }
         return Mode::run(rank, q);

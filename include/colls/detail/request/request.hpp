@@ -98,12 +98,6 @@ struct candidates {
 /// The schedules of the known families for a collective, made at the first call of it.
 candidates all_candidates_of(collective what);
 
-struct chooser {
-    const any_schedule* given = nullptr;    ///< null: one of the candidates
-    const any_schedule* instead = nullptr;  ///< runs in place of `given`, once that has been checked
-    bool reproducible = false;              ///< the call has the constraint colls::reproducible
-};
-
 struct prepared;
 
 struct request {
@@ -121,8 +115,10 @@ struct request {
     list<std::size_t> in_offsets, out_offsets;  ///< prefix sums of the counts
     void* (*copy_op)(const void*) = nullptr;    ///< copies the operator for calls that outlive their arguments;
     void (*drop_op)(void*) = nullptr;           ///< destroys that copy. Both null: the operator has no state
-    chooser how;
-    prepared* of = nullptr;  ///< the persistent call that it belongs to, checked once; or null
+    const any_schedule* given = nullptr;        ///< null: one of the candidates
+    const any_schedule* instead = nullptr;      ///< runs in place of `given`, once that has been checked
+    bool reproducible = false;                  ///< the call has the constraint colls::reproducible
+    prepared* of = nullptr;                     ///< the persistent call that it belongs to, checked once; or null
 };
 
 }  // namespace colls::inline v1::detail

@@ -71,7 +71,7 @@ class dynamic_request {
 public:
     dynamic_request(communicator& comm, collective what, const dynamic::options& how)
         : packer_(comm, what), how_(how), q_(what) {
-        q_.how.reproducible = how.reproducible;
+        q_.reproducible = how.reproducible;
     }
 
     void set_buffers(const dynamic::const_buffer& in, const dynamic::buffer& out) {
@@ -212,16 +212,16 @@ private:
                 refuse(error_text() << "the schedule " << how_.given->name() << " implements "
                                     << v1::name_of(how_.given->implements));
             if (goes_direct() && how_.given->type() != direct_candidate().schedule.type()) refuse_indirect();
-            q_.how.given = how_.given;
+            q_.given = how_.given;
         } else if (!how_.schedule.empty()) {
             if (goes_direct() && how_.schedule != "direct") refuse_indirect();
             const candidate& c = candidate_of_name();
-            const bool depends_on_order = q_.c.op && (!q_.c.op->commutative || q_.how.reproducible);
-            q_.how.given = depends_on_order ? proven_schedule(c) : &c.schedule;
+            const bool depends_on_order = q_.c.op && (!q_.c.op->commutative || q_.reproducible);
+            q_.given = depends_on_order ? proven_schedule(c) : &c.schedule;
         }
         // Rotation to another root would break the order of ranks: a fold at the root itself keeps it.
-        if (q_.how.given && q_.c.what == collective::reduce && !q_.c.op->commutative && q_.c.root != 0)
-            q_.how.instead = &direct_candidate().schedule;
+        if (q_.given && q_.c.what == collective::reduce && !q_.c.op->commutative && q_.c.root != 0)
+            q_.instead = &direct_candidate().schedule;
     }
     const candidate& direct_candidate() const { return *named_candidate(q_.c.what, "direct"); }
     const candidate& candidate_of_name() const {
