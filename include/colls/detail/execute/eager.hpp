@@ -138,7 +138,8 @@ private:
             ends[i] = static_cast<word>(b.first + b.count);
         }
         if (fits(count) && bytes > 0) std::memcpy(ends + words(), c_.in, bytes);
-        raise_flag(own);
+        own.flag.store(flag_, std::memory_order_release);
+        wake_sleepers(self_);
     }
     static word* as_words(std::byte* at) { return reinterpret_cast<word*>(at); }
     /// Calls f for each rank from which this one has a block, itself among them.
@@ -228,13 +229,10 @@ private:
             stream_bytes(to, data, bytes);
         else if (bytes > 0)
             std::memcpy(to, data, bytes);
-        raise_flag(own);
-        // While this rank waits: peers have read that line already. (With more lines to fetch, far cores lose by it.)
-        if (fits_line(bytes)) prefetch_to_store(&self_.memory.eager((number_ + 1) % eager_slots, self_.rank));
-    }
-    void raise_flag(eager_line& own) {
         own.flag.store(flag_, std::memory_order_release);
         wake_sleepers(self_);
+        // While this rank waits: peers have read that line already. (With more lines to fetch, far cores lose by it.)
+        if (fits_line(bytes)) prefetch_to_store(&self_.memory.eager((number_ + 1) % eager_slots, self_.rank));
     }
     /// Does the data travel in the flag's line? That is aligned to 8 bytes, and a type of alignment 16 or more has a
     /// size that is a multiple of 16.
