@@ -84,7 +84,7 @@ public:
         const auto n = static_cast<std::size_t>(self_.size);
         sign_call();
         buffers_.resize(n);
-        operands_.resize(n + 1);
+        operands_.reserve(n + 1);
         now.chunk = now.at = exit_at_ = 0;
         done = false;
         bounce_output_ = nullptr;
@@ -470,7 +470,7 @@ private:
         const std::size_t count = chunk_of(unit_in(own, buffer_kind::input, i.unit)).count;
         if (count == 0) return true;
         moved_ = count * arguments.element;
-        make_room_for_operands(i);
+        operands_.reserve(static_cast<std::size_t>(i.count));
         const int first = first_operand(i);
         for (int k = 0; k < i.count; ++k) {
             const location& from = sources[(k + first) % i.count];

@@ -148,9 +148,6 @@ protected:
         return {unit.first + skip, remaining < layout_.count ? remaining : layout_.count};
     }
 
-    void make_room_for_operands(const instruction& i) {
-        if (operands_.size() < static_cast<std::size_t>(i.count)) operands_.resize(static_cast<std::size_t>(i.count));
-    }
     /// The operand with which a fold begins. A fold of all ranks' contributions takes them in the order of ranks, also
     /// where the root is not rank 0, not in the order of roles.
     int first_operand(const instruction& i) const {
@@ -190,7 +187,7 @@ protected:
     const rank_program* program_ = nullptr;  ///< this rank's part of it
     std::uint64_t fingerprint_ = 0;
     chunk_layout layout_;
-    list<operand> operands_;  ///< of the fold that is being done
+    list<operand> operands_;  ///< room for those of the fold that is being done
     std::size_t moved_ = 0;   ///< bytes that the last copy or fold has made
 };
 

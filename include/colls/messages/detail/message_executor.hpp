@@ -99,7 +99,8 @@ private:
         step_ = oldest_chunk_ = 0;
         now.chunk = now.at = 0;
     }
-    /// Makes room for the messages' numbers, and counts how many the operation posts to and from each peer.
+    /// Makes room for the messages' numbers and for operands, and counts how many the operation posts to and from each
+    /// peer.
     void count_messages() {
         const std::size_t n = channels();
         sent_.assign(under_way_ * static_cast<std::size_t>(program_->sends), 0);
@@ -109,7 +110,7 @@ private:
         to_receive_.assign(n, 0);
         for (const instruction& i : program_->body) {
             if (i.op == opcode::send) to_send_[static_cast<std::size_t>(i.channel)] += layout_.chunks;
-            if (i.op == opcode::fold) make_room_for_operands(i);
+            if (i.op == opcode::fold) operands_.reserve(static_cast<std::size_t>(i.count));
             if (i.op == opcode::receive) to_receive_[static_cast<std::size_t>(i.channel)] += layout_.chunks;
         }
         // Completion is requested with the last message to a peer, or, where nothing is sent to it, the last from it.
@@ -281,12 +282,11 @@ private:
     }
     void fold(const instruction& i) {
         const recorded_work recorder(*this, traced_part::fold, i, none);
-        make_room_for_operands(i);
         const int first = first_operand(i);
         std::size_t count = 0;
         for (int k = 0; k < i.count; ++k) {
             const location& from = program_->operands[static_cast<std::size_t>(i.first + (k + first) % i.count)];
-            operands_[k] = {address(from, i.unit, count)};
+            operands_.data()[k] = {address(from, i.unit, count)};
         }
         std::byte* const to = address(i.to, i.unit, count);
         moved_ = count * arguments.element;
