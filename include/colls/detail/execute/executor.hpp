@@ -38,34 +38,32 @@ protected:
                     static_cast<std::uint64_t>(c.root) * 2 + c.non_blocking),
                 schedule, own_lengths);
         }
-        set_wait_site(*plan_);
+        set_wait_site();
     }
 
-    /// Where the operation waits while it runs by `plan`: peer and round are filled in on the way. (Written member by
+    /// Where the operation waits while it runs by its plan: peer and round are filled in on the way. (Written member by
     /// member: a copy of the whole would wait until the members have left the store buffer, 20 ns a call.)
-    void set_wait_site(const execution_plan& plan) {
+    void set_wait_site() {
         const call& c = arguments;
         site.peer = site.round = none;
         site.what = self_.log.name_of_call(c.what);
-        site.schedule = &plan == choice_.staged ? choice_.staged_name : schedule;
+        site.schedule = plan_ == choice_.staged ? choice_.staged_name : schedule;
         site.call = number;
         site.fingerprint = fingerprint_;
         site.blocks = &say_blocks;
-        site.blocks_of = &plan.schedule;
+        site.blocks_of = &plan_->schedule;
         site.rank = self_.rank;
         site.size = self_.size;
-        site.shift = traits_of(c.what).rooted() ? c.root - plan.root : 0;
+        site.shift = traits_of(c.what).rooted() ? c.root - plan_->root : 0;
     }
 
     /// From now on the operation runs by this plan.
     void follow(const execution_plan& plan) {
         plan_ = &plan;
-        program_ = &plan.program_of(role_of(self_.rank));
+        program_ = &plan.program_of(
+            traits_of(arguments.what).rooted() ? mod(self_.rank - arguments.root + plan.root, self_.size) : self_.rank);
     }
 
-    int role_of(int rank) const {
-        return traits_of(arguments.what).rooted() ? mod(rank - arguments.root + plan_->root, self_.size) : rank;
-    }
     int rank_of(int role) const {
         if (!traits_of(arguments.what).rooted()) return role;
         const int r = role - plan_->root + arguments.root;
