@@ -179,9 +179,6 @@ inline schedule_choice resolve_given(rank_context& self, collective what, const 
     return p;
 }
 
-/// Do not all ranks know the size? Then no rank may choose by it.
-inline bool is_unsized(const call& c) { return c.ragged || (traits_of(c.what).owned() && traits_of(c.what).rooted()); }
-
 /// The execution plan of a call whose schedule the library chooses, or none for the eager path, which may be taken if
 /// `eager`. The rank context keeps it: once there was a call of the kind there is no search among the candidates, and
 /// no lock. `for_sample`: a schedule instead of the eager path, with its bits, that tells the distance of the cores.

@@ -153,7 +153,7 @@ private:
     void choose_copying() {
         const call& c = arguments;
         near_ = distance::is_near(self_, sequence);
-        adapts_ = self_.size > 1 && !c.ragged && !is_owned_and_rooted();
+        adapts_ = self_.size > 1 && !is_unsized(c);
         if (!adapts_) return;
         const std::size_t whole = c.count * c.element;
         copying best = plan_->copies;

@@ -27,7 +27,7 @@ protected:
     /// Gives the operation its number in the order of calls, and the fingerprint by which ranks compare their calls.
     void sign_call() {
         const call& c = arguments;
-        const bool own_lengths = c.ragged || is_owned_and_rooted();
+        const bool own_lengths = is_unsized(c);
         number = self_.log.count - c.is_signed;
         if (c.is_signed) {
             fingerprint_ = self_.log.of(number).fingerprint;
@@ -68,12 +68,6 @@ protected:
         if (!traits_of(arguments.what).rooted()) return role;
         const int r = role - plan_->root + arguments.root;
         return r < 0 ? r + self_.size : r >= self_.size ? r - self_.size : r;
-    }
-
-    /// Is it a gather or scatter? Then a rank other than the root may know its own block only.
-    bool is_owned_and_rooted() const {
-        const collective_traits& is = traits_of(arguments.what);
-        return is.owned() && is.rooted();
     }
 
     /// Takes the whole count of a gather or scatter, as the root has told it; fails where this rank's block does not
@@ -117,12 +111,13 @@ protected:
     /// balanced, or, if `alone`, there is one block only, of `own` elements.
     extent unit_at(buffer_kind where, int unit, const std::size_t* offsets, bool alone, std::size_t own) const {
         const call& c = arguments;
+        const collective_traits& is = traits_of(c.what);
         auto parts = static_cast<std::size_t>(plan_->parts);
         auto block = static_cast<std::size_t>(unit);
         std::size_t part = 0;
         if (parts > 1) part = block % parts, block /= parts;  // a division takes longer than the rest of it
         if (!plan_->parts_of.empty()) parts = static_cast<std::size_t>(plan_->parts_of[block]);
-        if (is_owned_and_rooted()) block = static_cast<std::size_t>(rank_of(static_cast<int>(block)));
+        if (is.owned()) block = static_cast<std::size_t>(rank_of(static_cast<int>(block)));
         extent whole;
         if (offsets)
             whole = {offsets[block], offsets[block + 1] - offsets[block]};
@@ -130,7 +125,6 @@ protected:
             whole = {0, own};
         else
             whole = balanced(c.count, static_cast<std::size_t>(plan_->blocks), block);
-        const collective_traits& is = traits_of(c.what);
         if ((where == buffer_kind::input ? is.in : is.out) == content::own_block) whole.first = 0;  // it holds no other
         if (parts > 1) {
             const extent piece = balanced(whole.count, parts, part);

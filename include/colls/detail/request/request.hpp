@@ -83,6 +83,10 @@ struct call {
     shared_packing packed{};  ///< buffers that `in` and `out` are packed copies of, or none
 };
 
+/// Do not all ranks know the size? Then no rank may choose by it. Of a gather or scatter a rank other than the root may
+/// know its own block only.
+inline bool is_unsized(const call& c) { return c.ragged || (traits_of(c.what).owned() && traits_of(c.what).rooted()); }
+
 /// A schedule that `automatic` may choose.
 struct candidate {
     std::string_view name;

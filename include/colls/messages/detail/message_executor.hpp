@@ -66,7 +66,7 @@ private:
     /// they must know how long those are: the root tells all ranks the count first, by a broadcast.
     void enter() {
         const call& c = arguments;
-        if (is_owned_and_rooted() && !c.ragged && !plan_->own_blocks_only && self_.size > 1) {
+        if (is_unsized(c) && !c.ragged && !plan_->own_blocks_only && self_.size > 1) {
             phase_ = message_phase::learning_count;
             count_ = c.count;
             counted_plan_ = plan_;
@@ -214,7 +214,9 @@ private:
     }
     bool is_learning() const { return phase_ == message_phase::learning_count; }
     /// Does no rank between root and leaves handle the blocks of others, so that only the root need know all counts?
-    bool has_own_blocks_only() const { return plan_->own_blocks_only && is_owned_and_rooted(); }
+    bool has_own_blocks_only() const {
+        return plan_->own_blocks_only && owned(arguments.what) && rooted(arguments.what);
+    }
     /// Does this rank handle its own block alone?
     bool handles_own_block_only() const { return has_own_blocks_only() && self_.rank != arguments.root; }
     std::size_t element() const { return is_learning() ? 1 : arguments.element; }
