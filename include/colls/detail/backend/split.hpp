@@ -32,9 +32,8 @@ inline void end_membership(std::unique_ptr<rank_context> self) {
 /// share is `held`.
 inline rank_context& hold(std::unique_ptr<rank_context> self) {
     const std::shared_ptr<rank_context> shared(self.release(), [](rank_context* last) {
-        const std::shared_ptr<group_cycle> cycle = last->operations.cycle;
-        const bool within = gate_lock::is_within(*cycle);
-        const gate_lock inside(within ? nullptr : cycle.get());
+        const std::shared_ptr<group_cycle> cycle = last->operations.cycle;  // outlives the lock
+        const progress_lock inside(*last, progress_lock::quiet{});
         end_membership(std::unique_ptr<rank_context>(last));
     });
     shared->held = shared;
