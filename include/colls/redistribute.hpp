@@ -180,7 +180,7 @@ public:
 private:
     template <class In, class Out>
     static detail::request request_of(In& in, Out& out) {
-        detail::request q;
+        detail::request q(collective::redistribute);
         if constexpr (detail::expect_in_and_out<true, In, Out>()) detail::set_buffers(q, in, out);
         return q;
     }
@@ -206,7 +206,7 @@ private:
     plan prepare(
         communicator& comm, detail::request& q, const any_schedule& schedule, const detail::transfer_table& table) {
         detail::describe_redistribution(q, table, comm.rank(), comm.size());
-        q.how.given = &schedule;
+        q.given = &schedule;
         comm.handle().by->check_arguments(comm.context(), q);  // of the buffers that the caller has given
         if (from_.is_needed) q.c.in = packed_in_.data();
         if (to_.is_needed) q.c.out = packed_out_.data();

@@ -242,7 +242,7 @@ TEST_CASE("mismatch: where a peer waits in a later call, this rank compares when
     for (int i = 0; i < calls; ++i) {
         colls::broadcast<colls::direct>(twin, x, 0);
         colls::detail::rank_context& self = twin.context();
-        fingerprints.push_back(self.log.latest().fingerprint);
+        fingerprints.push_back(self.log.history);
     }
     // The peer waits one call or more ahead, always in the right call but for the last time.
     for (const int ahead : {1, 2})

@@ -32,9 +32,8 @@ inline void end_membership(std::unique_ptr<rank_context> self) {
 /// share is `held`.
 inline rank_context& hold(std::unique_ptr<rank_context> self) {
     const std::shared_ptr<rank_context> shared(self.release(), [](rank_context* last) {
-        const std::shared_ptr<group_cycle> cycle = last->operations.cycle;
-        const bool within = gate_lock::is_within(*cycle);
-        const gate_lock inside(within ? nullptr : cycle.get());
+        const std::shared_ptr<group_cycle> cycle = last->operations.cycle;  // outlives the lock
+        const progress_lock inside(*last, progress_lock::quiet{});
         end_membership(std::unique_ptr<rank_context>(last));
     });
     shared->held = shared;
@@ -90,7 +89,7 @@ inline void exchange(rank_context& self, const void* own, std::size_t bytes, voi
     if (!self.by_messages) return guarded(self, "split", [&] { eager_executor(self, c).run(); });
     constexpr auto s = schedule_of<collective::all_gather>(circulant<>{});
     static const any_schedule fixed(s, table_of<std::remove_const_t<decltype(s)>, true>, "circulant");
-    schedule_choice p = resolve(self, c, {&fixed}, false);
+    schedule_choice p = resolve_given(self, c.what, fixed);
     p.name = "within split";
     if (self.log.has_refused) tell_refusal(self, nullptr);
     const std::unique_ptr<pending> made = self.backend->make_collective(self);

@@ -109,11 +109,6 @@ std::conditional_t<std::is_empty_v<S>, const any_schedule&, any_schedule> schedu
 template <collective C, bool fine, bool ordered = false, bool straight = false>
 struct typed_request {
     request q;
-    // As an aggregate it would be cleared as a whole first, 7 ns a call.
-    explicit typed_request(int root = 0) {
-        q.c.what = C;
-        q.c.root = root;
-    }
 };
 
 /// Finds the schedule of a request, and hands both to what the mode makes of a call.
@@ -128,7 +123,7 @@ typename Mode::result submit(Comm& comm, typed_request<C, fine, ordered, straigh
         "know how much they pass on");
     const rank_handle& rank = comm.handle();
     request& q = typed.q;
-    q.how.reproducible = argument::constrained;
+    q.reproducible = argument::constrained;
     if constexpr (!fine || argument::values > 1) {
         __builtin_trap();
     } else if constexpr (std::is_same_v<named, automatic>) {
@@ -148,11 +143,11 @@ typename Mode::result submit(Comm& comm, typed_request<C, fine, ordered, straigh
             else
                 return schedule_for_call<C, ordered, constrained>(S{});
         }();
-        q.how.given = &s;
+        q.given = &s;
         if constexpr (C == collective::reduce && ordered) {
             // Rotation to another root would break the order of ranks: a fold at the root itself keeps it.
             const any_schedule& at_root = schedule_for_call<C, ordered, false>(direct{});
-            if (q.c.root != 0) q.how.instead = &at_root;
+            if (q.c.root != 0) q.instead = &at_root;
             return Mode::run(rank, q);
         }
         return Mode::run(rank, q);
@@ -225,8 +220,8 @@ struct calls {
     }
     template <class Schedule = automatic, class Comm, class... V>
     static result barrier(Comm& comm, const V&... schedule) {
-        detail::typed_request<collective::barrier, true> r;
-        return detail::submit<Mode, Schedule>(comm, std::move(r), schedule...);
+        return detail::submit<Mode, Schedule>(
+            comm, detail::typed_request<collective::barrier, true>{detail::request(collective::barrier)}, schedule...);
     }
 
     template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces,
@@ -287,7 +282,7 @@ private:
     template <collective C, class In, class Out, bool straight = false, class A, class B>
     static auto copy(A& in, B& out, int root = 0) {
         constexpr bool fine = detail::expect_in_and_out<Mode::keeps, In, Out>();
-        detail::typed_request<C, fine, false, straight> r(root);
+        detail::typed_request<C, fine, false, straight> r{detail::request(C, root)};
         if constexpr (fine) detail::set_buffers(r.q, in, out);
         return r;
     }
@@ -302,7 +297,7 @@ private:
     template <collective C, class In, class Out, class A, class B, class Op>
     static auto fold(A& in, B& out, const Op& op, int root = 0) {
         constexpr bool fine = detail::expect_fold<Mode::keeps, is_scan(C), In, Out, Op>();
-        detail::typed_request<C, fine, !is_commutative<Op, detail::element_of<In>>> r(root);
+        detail::typed_request<C, fine, !is_commutative<Op, detail::element_of<In>>> r{detail::request(C, root)};
         if constexpr (fine) {
             detail::set_buffers(r.q, in, out);
             detail::set_operator<Mode::keeps, detail::element_of<Out>>(r.q, op);

@@ -86,15 +86,12 @@ void set_buffers(request& q, In& in, Out& out) {
     q.c.out = reinterpret_cast<std::byte*>(std::data(out));
     q.out_count = static_cast<std::size_t>(std::size(out));
 }
-/// After the type.
-inline void set_operator(call& c, const op_table& op, const hashed_name& name) {
-    c.op = &op;
-    c.op_type = name.text;
-    c.signature = hash_mix(c.signature, name.hash);
-}
-/// `keeps`: the call outlives the operator, and so needs a copy of one that has a state.
+/// After the type. `keeps`: the call outlives the operator, and so needs a copy of one that has a state.
 template <bool keeps, class Op>
-void set_operator_value(request& q, const Op& op) {
+void set_operator(request& q, const op_table& table, const hashed_name& name, const Op& op) {
+    q.c.op = &table;
+    q.c.op_type = name.text;
+    q.c.signature = hash_mix(q.c.signature, name.hash);
     if constexpr (requires { place_of(op); }) q.c.signature = hash_mix(q.c.signature, place_of(op));
     q.c.op_value = &op;  // not read where the operator is empty
     if constexpr (keeps && !std::is_empty_v<Op>) {
@@ -125,10 +122,9 @@ template <bool keeps, class T, class Op>
 void set_operator(request& q, const Op& op) {
     // The compiler's spelling of a lambda does not tell it from others of the same parameters.
     if constexpr (std::is_class_v<Op> && type_text<Op>.find("lambda") != std::string_view::npos)
-        set_operator(q.c, op_table_for<T, Op>, name_of_lambda<Op>());
+        set_operator<keeps>(q, op_table_for<T, Op>, name_of_lambda<Op>(), op);
     else
-        set_operator(q.c, op_table_for<T, Op>, name_of_type<Op>);
-    set_operator_value<keeps>(q, op);
+        set_operator<keeps>(q, op_table_for<T, Op>, name_of_type<Op>, op);
 }
 template <class Counts>
 void set_counts(request& q, list<std::size_t>& to, const Counts& counts) {

@@ -179,19 +179,14 @@ inline schedule_choice resolve_given(rank_context& self, collective what, const 
     return p;
 }
 
-/// Do not all ranks know the size? Then no rank may choose by it.
-inline bool is_unsized(const call& c) { return c.ragged || (traits_of(c.what).owned() && traits_of(c.what).rooted()); }
-
-/// The execution plan of a call, or none for the eager path, which may be taken if `eager`. The rank context keeps it:
-/// once there was a call of the kind there is no search among the candidates, and no lock. `for_sample`: a schedule
-/// instead of the eager path, with its bits, that tells the distance of the cores.
-inline schedule_choice resolve(
-    rank_context& self, const call& c, const chooser& how, bool eager, bool for_sample = false) {
-    if (how.given) return resolve_given(self, c.what, *how.given);
+/// The execution plan of a call whose schedule the library chooses, or none for the eager path, which may be taken if
+/// `eager`. The rank context keeps it: once there was a call of the kind there is no search among the candidates, and
+/// no lock. `for_sample`: a schedule instead of the eager path, with its bits, that tells the distance of the cores.
+inline schedule_choice resolve(rank_context& self, const call& c, bool eager, bool for_sample = false) {
     const bool unsized = is_unsized(c);
     const std::size_t bytes = unsized ? 0 : c.count * c.element, posted = unsized ? 0 : eager_bytes(c, self.size);
     const bool in_order = c.op && !c.op->commutative;
-    eager = eager && c.what != collective::redistribute;
+    eager = eager && !self.by_messages && c.what != collective::redistribute;
     const int root = self.layout.two_levels != nullptr && depends_on_root(self, c.what) ? c.root : 0;
     // Blocks of unlike lengths: the longest decides, too. A call with a root has no counts that all ranks know.
     const std::uint64_t also = c.in_offsets && !unsized ? size_class(posted) : static_cast<std::uint64_t>(root);

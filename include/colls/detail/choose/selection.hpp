@@ -74,17 +74,4 @@ bool take_least(prediction& best, bool found, const candidates& list, const Fits
     return found;
 }
 
-/// Sizes are told apart to an eighth of a power of two: there is one choice for all sizes of a class.
-constexpr std::uint64_t size_class(std::size_t bytes) {
-    if (bytes < 16) return bytes;
-    const int log = 60 - __builtin_clzll(bytes);  // bytes >> log is 8 to 15
-    return static_cast<std::uint64_t>(log) * 8 + (bytes >> log);
-}
-/// The smallest size of the class, from which all ranks predict for all calls of the class.
-constexpr double class_bytes(std::size_t bytes) {
-    int log = 0;
-    while (bytes >> log >= 16) ++log;
-    return static_cast<double>(bytes >> log << log);
-}
-
 }  // namespace colls::inline v1::detail

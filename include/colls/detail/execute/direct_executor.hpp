@@ -84,7 +84,7 @@ public:
         const auto n = static_cast<std::size_t>(self_.size);
         sign_call();
         buffers_.resize(n);
-        operands_.resize(n + 1);
+        operands_.reserve(n + 1);
         now.chunk = now.at = exit_at_ = 0;
         done = false;
         bounce_output_ = nullptr;
@@ -153,7 +153,7 @@ private:
     void choose_copying() {
         const call& c = arguments;
         near_ = distance::is_near(self_, sequence);
-        adapts_ = self_.size > 1 && !c.ragged && !is_owned_and_rooted();
+        adapts_ = self_.size > 1 && !is_unsized(c);
         if (!adapts_) return;
         const std::size_t whole = c.count * c.element;
         copying best = plan_->copies;
@@ -238,19 +238,18 @@ private:
         std::size_t slots = 0;
         const execution_plan &direct = *plan_, &other = agreed ? direct : other_plan(), *laid_out = nullptr;
         const auto make_room = [&](const execution_plan& plan) {
-            if (plan.program_of(role_of(self_.rank)).scratch == 0) return;
-            lay_out(plan);
+            follow(plan);
+            if (program_->scratch == 0) return;
+            lay_out();
             laid_out = &plan;
             if (scratch_bytes() > slots) slots = scratch_bytes();
         };
         if (!agreed) make_room(other);
         if (how != entry::decided) make_room(direct);
-        const execution_plan& follows = how == entry::decided ? other : direct;
-        if (plan_ != &follows) follow(follows);
         // Where buffers are out of reach, peers read only what is staged.
         const std::size_t copied = padded(copies.input) + padded(copies.output) + 2 * copies.table;
         own.scratch =
-            take_memory(slots + copied, how == entry::decided && slots > 0 && follows.within == reach::scratch);
+            take_memory(slots + copied, how == entry::decided && slots > 0 && plan_->within == reach::scratch);
         copy_buffers(own, copies, own.scratch + slots);
         operation_line& published = line_of(self_.rank);
         published.fingerprint = fingerprint_;
@@ -264,7 +263,7 @@ private:
         phase_ = runs ? direct_phase::running : direct_phase::agreeing;
         published.progress.store(progress_word(0, 0), std::memory_order_release);
         wake_sleepers(self_);
-        if (runs && laid_out != &follows) lay_out(follows);  // now, while the entry is on its way
+        if (runs && laid_out != plan_) lay_out();  // now, while the entry is on its way
     }
     /// Off the root of a gather or scatter: reads the whole count once the root has entered, and then enters.
     bool learn_count() {
@@ -285,7 +284,8 @@ private:
             if (!b) return false;
             reached = reached && b->in_reached && b->out_reached;
         }
-        lay_out(reached ? *plan_ : other_plan());
+        follow(reached ? *plan_ : other_plan());
+        lay_out();
         phase_ = direct_phase::running;
         return true;
     }
@@ -300,11 +300,11 @@ private:
                (c.ragged || c.count * c.element / static_cast<std::size_t>(plan_->blocks) >= single_copy_policy::from);
     }
     bool copies_now() const { return copies_at(self_, near_); }
-    /// From now on the operation runs by this plan: in which chunks, with which scratch slots and stores.
-    void lay_out(const execution_plan& plan) {
-        follow(plan);
+    /// How the operation runs by its plan: in which chunks, with which scratch slots and stores.
+    void lay_out() {
         const call& c = arguments;
-        if (site.blocks_of != &plan.schedule) set_wait_site(plan);
+        const execution_plan& plan = *plan_;
+        if (site.blocks_of != &plan.schedule) set_wait_site();
         const std::size_t longest = longest_unit(), whole = c.count * c.element;
         const bool is_staged = plan.within == reach::scratch;
         stream_pushes_ = streams_from(whole);
@@ -470,7 +470,7 @@ private:
         const std::size_t count = chunk_of(unit_in(own, buffer_kind::input, i.unit)).count;
         if (count == 0) return true;
         moved_ = count * arguments.element;
-        make_room_for_operands(i);
+        operands_.reserve(static_cast<std::size_t>(i.count));
         const int first = first_operand(i);
         for (int k = 0; k < i.count; ++k) {
             const location& from = sources[(k + first) % i.count];

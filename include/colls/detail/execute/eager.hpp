@@ -48,10 +48,11 @@ public:
           number_(self.eager.count++),
           slot_(number_ % eager_slots),
           site_{none, none, self.log.name_of_call(c.what), eager_name, self.log.count,
-              self.log.sign(c.what, hash_mix(hash_mix(c.signature, unsized ? ~std::uint64_t{c.ragged} : c.count),
-                                        static_cast<std::uint64_t>(c.root)))},
+              record_call(self, c,
+                  hash_mix(hash_mix(c.signature, unsized ? ~std::uint64_t{c.ragged} : c.count),
+                      static_cast<std::uint64_t>(c.root)),
+                  eager_name, unsized)},
           flag_((number_ + 1) << 32 | site_.fingerprint >> 32) {
-        record_call(self, c, eager_name, unsized);
         if (self_.memory.poison().state.load(std::memory_order_acquire) != 0) throw_poison(self_);
         if (number_ >= eager_slots && self_.eager.last_full + (eager_slots - 2) < number_ &&
             self_.eager.by_all + (eager_slots - 1) < number_)
@@ -137,7 +138,8 @@ private:
             ends[i] = static_cast<word>(b.first + b.count);
         }
         if (fits(count) && bytes > 0) std::memcpy(ends + words(), c_.in, bytes);
-        raise_flag(own);
+        own.flag.store(flag_, std::memory_order_release);
+        wake_sleepers(self_);
     }
     static word* as_words(std::byte* at) { return reinterpret_cast<word*>(at); }
     /// Calls f for each rank from which this one has a block, itself among them.
@@ -227,13 +229,10 @@ private:
             stream_bytes(to, data, bytes);
         else if (bytes > 0)
             std::memcpy(to, data, bytes);
-        raise_flag(own);
-        // While this rank waits: peers have read that line already. (With more lines to fetch, far cores lose by it.)
-        if (fits_line(bytes)) prefetch_to_store(&self_.memory.eager((number_ + 1) % eager_slots, self_.rank));
-    }
-    void raise_flag(eager_line& own) {
         own.flag.store(flag_, std::memory_order_release);
         wake_sleepers(self_);
+        // While this rank waits: peers have read that line already. (With more lines to fetch, far cores lose by it.)
+        if (fits_line(bytes)) prefetch_to_store(&self_.memory.eager((number_ + 1) % eager_slots, self_.rank));
     }
     /// Does the data travel in the flag's line? That is aligned to 8 bytes, and a type of alignment 16 or more has a
     /// size that is a multiple of 16.

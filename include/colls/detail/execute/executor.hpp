@@ -27,55 +27,47 @@ protected:
     /// Gives the operation its number in the order of calls, and the fingerprint by which ranks compare their calls.
     void sign_call() {
         const call& c = arguments;
-        const bool own_lengths = c.ragged || is_owned_and_rooted();
+        const bool own_lengths = is_unsized(c);
         number = self_.log.count - c.is_signed;
         if (c.is_signed) {
-            fingerprint_ = self_.log.latest().fingerprint;
-            self_.log.latest().schedule = schedule;
+            fingerprint_ = self_.log.of(number).fingerprint;
+            self_.log.of(number).schedule = schedule;
         } else {
-            fingerprint_ = self_.log.sign(
-                c.what, hash_mix(hash_mix(hash_mix(c.signature, own_lengths ? c.ragged : c.count), plan_->fingerprint),
-                            static_cast<std::uint64_t>(c.root) * 2 + c.non_blocking));
-            record_call(self_, c, schedule, own_lengths);
+            fingerprint_ = record_call(self_, c,
+                hash_mix(hash_mix(hash_mix(c.signature, own_lengths ? c.ragged : c.count), plan_->fingerprint),
+                    static_cast<std::uint64_t>(c.root) * 2 + c.non_blocking),
+                schedule, own_lengths);
         }
-        set_wait_site(*plan_);
+        set_wait_site();
     }
 
-    /// Where the operation waits while it runs by `plan`: peer and round are filled in on the way. (Written member by
+    /// Where the operation waits while it runs by its plan: peer and round are filled in on the way. (Written member by
     /// member: a copy of the whole would wait until the members have left the store buffer, 20 ns a call.)
-    void set_wait_site(const execution_plan& plan) {
+    void set_wait_site() {
         const call& c = arguments;
         site.peer = site.round = none;
         site.what = self_.log.name_of_call(c.what);
-        site.schedule = &plan == choice_.staged ? choice_.staged_name : schedule;
+        site.schedule = plan_ == choice_.staged ? choice_.staged_name : schedule;
         site.call = number;
         site.fingerprint = fingerprint_;
         site.blocks = &say_blocks;
-        site.blocks_of = &plan.schedule;
+        site.blocks_of = &plan_->schedule;
         site.rank = self_.rank;
         site.size = self_.size;
-        site.shift = traits_of(c.what).rooted() ? c.root - plan.root : 0;
+        site.shift = traits_of(c.what).rooted() ? c.root - plan_->root : 0;
     }
 
     /// From now on the operation runs by this plan.
     void follow(const execution_plan& plan) {
         plan_ = &plan;
-        program_ = &plan.program_of(role_of(self_.rank));
+        program_ = &plan.program_of(
+            traits_of(arguments.what).rooted() ? mod(self_.rank - arguments.root + plan.root, self_.size) : self_.rank);
     }
 
-    int role_of(int rank) const {
-        return traits_of(arguments.what).rooted() ? mod(rank - arguments.root + plan_->root, self_.size) : rank;
-    }
     int rank_of(int role) const {
         if (!traits_of(arguments.what).rooted()) return role;
         const int r = role - plan_->root + arguments.root;
         return r < 0 ? r + self_.size : r >= self_.size ? r - self_.size : r;
-    }
-
-    /// Is it a gather or scatter? Then a rank other than the root may know its own block only.
-    bool is_owned_and_rooted() const {
-        const collective_traits& is = traits_of(arguments.what);
-        return is.owned() && is.rooted();
     }
 
     /// Takes the whole count of a gather or scatter, as the root has told it; fails where this rank's block does not
@@ -119,12 +111,13 @@ protected:
     /// balanced, or, if `alone`, there is one block only, of `own` elements.
     extent unit_at(buffer_kind where, int unit, const std::size_t* offsets, bool alone, std::size_t own) const {
         const call& c = arguments;
+        const collective_traits& is = traits_of(c.what);
         auto parts = static_cast<std::size_t>(plan_->parts);
         auto block = static_cast<std::size_t>(unit);
         std::size_t part = 0;
         if (parts > 1) part = block % parts, block /= parts;  // a division takes longer than the rest of it
         if (!plan_->parts_of.empty()) parts = static_cast<std::size_t>(plan_->parts_of[block]);
-        if (is_owned_and_rooted()) block = static_cast<std::size_t>(rank_of(static_cast<int>(block)));
+        if (is.owned()) block = static_cast<std::size_t>(rank_of(static_cast<int>(block)));
         extent whole;
         if (offsets)
             whole = {offsets[block], offsets[block + 1] - offsets[block]};
@@ -132,7 +125,6 @@ protected:
             whole = {0, own};
         else
             whole = balanced(c.count, static_cast<std::size_t>(plan_->blocks), block);
-        const collective_traits& is = traits_of(c.what);
         if ((where == buffer_kind::input ? is.in : is.out) == content::own_block) whole.first = 0;  // it holds no other
         if (parts > 1) {
             const extent piece = balanced(whole.count, parts, part);
@@ -148,9 +140,6 @@ protected:
         return {unit.first + skip, remaining < layout_.count ? remaining : layout_.count};
     }
 
-    void make_room_for_operands(const instruction& i) {
-        if (operands_.size() < static_cast<std::size_t>(i.count)) operands_.resize(static_cast<std::size_t>(i.count));
-    }
     /// The operand with which a fold begins. A fold of all ranks' contributions takes them in the order of ranks, also
     /// where the root is not rank 0, not in the order of roles.
     int first_operand(const instruction& i) const {
@@ -190,7 +179,7 @@ protected:
     const rank_program* program_ = nullptr;  ///< this rank's part of it
     std::uint64_t fingerprint_ = 0;
     chunk_layout layout_;
-    list<operand> operands_;  ///< of the fold that is being done
+    list<operand> operands_;  ///< room for those of the fold that is being done
     std::size_t moved_ = 0;   ///< bytes that the last copy or fold has made
 };
 

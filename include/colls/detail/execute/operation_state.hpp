@@ -6,6 +6,7 @@
 #include <colls/detail/group/backoff.hpp>
 #include <colls/detail/group/rank_context.hpp>
 #include <colls/detail/request/request.hpp>
+#include <colls/detail/support/hash.hpp>
 
 #include <cstddef>
 #include <memory>
@@ -35,9 +36,12 @@ namespace colls::inline v1::detail {
     }
 }
 
-/// Remembers the call that has just been made, for errors about calls that do not match, and shows it.
-inline void record_call(rank_context& self, const call& c, std::string_view schedule, bool own_lengths) {
-    call_record& r = self.log.latest();
+/// Counts a new call, remembers it for errors about calls that do not match, and shows it. Returns its fingerprint, of
+/// `hash` and all calls before. The highest four bits are the collective, so that an error can name both sides'.
+inline std::uint64_t record_call(
+    rank_context& self, const call& c, std::uint64_t hash, std::string_view schedule, bool own_lengths) {
+    call_log& log = self.log;
+    call_record& r = log.recent[log.count++ % call_record::kept];
     r.name = nullptr;
     r.what = c.what;
     r.count = c.count;
@@ -45,12 +49,17 @@ inline void record_call(rank_context& self, const call& c, std::string_view sche
     r.op = c.op_type;
     r.root = c.root;
     r.own_lengths = own_lengths;
-    if (const named_call* const whole = self.log.part_of) static_cast<named_call&>(r) = *whole;
+    if (const composite_call* const whole = log.part_of) {
+        static_cast<named_call&>(r) = *whole;
+        hash = hash_mix(hash, whole->hash);
+    }
+    r.fingerprint = log.history = static_cast<std::uint64_t>(r.what) << 60 | hash_mix(hash, log.history) >> 4;
     r.schedule = schedule;
     r.non_blocking = c.non_blocking;
     r.reproducible = c.reproducible;
     // Off the root of a gather or scatter a rank may know its own block only.
-    self.status->begin(self.status->calls, self.log.history >> 60, (c.count > 0 ? c.count : c.own_count) * c.element);
+    self.status->begin(self.status->calls, log.history >> 60, (c.count > 0 ? c.count : c.own_count) * c.element);
+    return log.history;
 }
 
 /// How many operations every rank has completed.

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <colls/detail/group/told_calls.hpp>
-#include <colls/detail/support/hash.hpp>
 #include <colls/detail/support/list.hpp>
 
 #include <cstddef>
@@ -48,18 +47,8 @@ struct call_log {
     const composite_call* part_of = nullptr;  ///< of which the calls are parts that the rank makes now, or null
 
     call_record& of(std::uint64_t number) { return recent[number % call_record::kept]; }
-    call_record& latest() { return recent[(count - 1) % call_record::kept]; }
     const char* name_of_call(collective what) const {
         return part_of != nullptr ? part_of->name : traits_of(what).name;
-    }
-    /// The fingerprint of a new call. Its highest four bits are the collective, so that an error can name both sides'.
-    std::uint64_t sign(collective what, std::uint64_t hash) {
-        if (part_of != nullptr) {
-            what = part_of->what;
-            hash = hash_mix(hash, part_of->hash);
-        }
-        history = static_cast<std::uint64_t>(what) << 60 | hash_mix(hash, history) >> 4;
-        return recent[count++ % call_record::kept].fingerprint = history;
     }
 };
 

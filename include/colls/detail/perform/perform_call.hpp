@@ -54,41 +54,39 @@ inline void change_own_contribution(rank_context& self, request& q) {
     q.c.in = changed->data();
 }
 
-/// The execution plan of a request, checked against what its operator needs.
-inline schedule_choice resolve_schedule(rank_context& self, const request& q, bool eager) {
+/// The execution plan of the schedule that a request gives, checked against what its operator needs.
+inline schedule_choice resolve_given(rank_context& self, const request& q) {
     const call& c = q.c;
-    eager = eager && !self.by_messages;
-    const schedule_choice p = resolve(self, c, q.how, eager);
+    const schedule_choice p = resolve_given(self, c.what, *q.given);
     const auto refuse = [&](const char* why) {
         throw_in_call(self.rank, name_of(c.what), errc::unsupported,
             error_text() << "at " << self.size << " ranks " << p.name << " " << why);
     };
-    if (q.how.given && c.op && (!c.op->commutative || q.how.reproducible) && !p.plan->expressions_known)
+    if (c.op && (!c.op->commutative || q.reproducible) && !p.plan->expressions_known)
         refuse(
             "has been proven by symmetry alone, which does not tell in which order it folds, as this call needs: take "
             "direct, or automatic");
-    if (q.how.given && c.op && !c.op->commutative && !p.plan->order_preserving)
+    if (c.op && !c.op->commutative && !p.plan->order_preserving)
         refuse("does not keep the order of ranks, which this operator needs: take direct, or automatic");
-    if (q.how.given && c.op && q.how.reproducible && !p.plan->one_expression)
+    if (c.op && q.reproducible && !p.plan->one_expression)
         refuse(
             "does not compute all elements by one fold expression, so their bits would depend on the count and on how "
             "data are cut into calls, which colls::reproducible forbids: take direct, or colls::reproducible alone");
-    return q.how.instead ? resolve(self, c, {q.how.instead}, eager) : p;
+    return q.instead ? resolve_given(self, c.what, *q.instead) : p;
 }
 
 /// Is this a call that the eager path may be taken for between cores of one distance, and a schedule between those of
 /// another? On all ranks alike.
-inline bool depends_on_distance(const rank_context& self, const request& q) {
-    const call& c = q.c;
+inline bool depends_on_distance(const rank_context& self, const call& c) {
     if (self.by_messages || self.crowded || self.size == 1 || self.env.schedule) return false;
     if (is_unsized(c)) return false;
     const std::size_t posted = eager_bytes(c, self.size);
     return posted >= distance::eager_bytes_for_sample && posted <= eager_capacity;
 }
 /// The schedule of such a call that tells the distance. Its bits are those of the eager path.
-[[gnu::cold]] [[gnu::noinline]] inline schedule_choice resolve_for_sample(rank_context& self, const request& q) {
-    const schedule_choice p = resolve_schedule(self, q, true);
-    return p.plan ? p : resolve(self, q.c, q.how, false, true);
+[[gnu::cold]] [[gnu::noinline]] inline schedule_choice resolve_for_sample(rank_context& self, const call& c) {
+    const schedule_choice p = resolve(self, c, true);
+    return p.plan ? p : resolve(self, c, false, true);
 }
 
 inline void refuse_call(rank_context& self, errc code, const char* why) {
@@ -102,16 +100,17 @@ inline schedule_choice check(rank_context& self, request& q, bool eager, bool pe
     bool counted = false;
     try {
         argument_checker(self, q).run();
-        if (!q.how.given && q.c.op && (q.how.reproducible || self.env.reproducible)) {
+        if (q.given) return resolve_given(self, q);
+        if (q.c.op && (q.reproducible || self.env.reproducible)) {
             q.c.reproducible = true;
             q.c.signature = hash_mix(q.c.signature, hash_text("reproducible"));
         }
-        if (performed && !q.how.given && q.c.count * q.c.element >= distance::eager_bytes_for_sample &&
-            depends_on_distance(self, q)) {
+        if (performed && q.c.count * q.c.element >= distance::eager_bytes_for_sample &&
+            depends_on_distance(self, q.c)) {
             counted = true;
-            if (++self.eager.may_sample % distance::eager_calls_for_sample == 0) return resolve_for_sample(self, q);
+            if (++self.eager.may_sample % distance::eager_calls_for_sample == 0) return resolve_for_sample(self, q.c);
         }
-        return resolve_schedule(self, q, eager);
+        return resolve(self, q.c, eager);
     } catch (const error& x) {
         if (counted) --self.eager.may_sample;  // the other ranks count a call that is made
         tell_refusal(self, x.what());

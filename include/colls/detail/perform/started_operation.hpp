@@ -134,7 +134,7 @@ inline void finish_operation(rank_context& self, operation_state*& o, bool unwin
 
 inline prepared* prepare_call(rank_context& self, request& q) {
     const progress_lock mine(self);
-    const schedule_choice blocking = check(self, q, true), started = resolve_schedule(self, q, false);
+    const schedule_choice blocking = check(self, q, true), started = q.given ? blocking : resolve(self, q.c, false);
     // A run may copy the other way than the plan chosen now: what it follows then is made here, so that no run
     // allocates.
     if (!self.by_messages)

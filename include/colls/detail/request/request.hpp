@@ -83,6 +83,10 @@ struct call {
     shared_packing packed{};  ///< buffers that `in` and `out` are packed copies of, or none
 };
 
+/// Do not all ranks know the size? Then no rank may choose by it. Of a gather or scatter a rank other than the root may
+/// know its own block only.
+inline bool is_unsized(const call& c) { return c.ragged || (traits_of(c.what).owned() && traits_of(c.what).rooted()); }
+
 /// A schedule that `automatic` may choose.
 struct candidate {
     std::string_view name;
@@ -98,15 +102,15 @@ struct candidates {
 /// The schedules of the known families for a collective, made at the first call of it.
 candidates all_candidates_of(collective what);
 
-struct chooser {
-    const any_schedule* given = nullptr;    ///< null: one of the candidates
-    const any_schedule* instead = nullptr;  ///< runs in place of `given`, once that has been checked
-    bool reproducible = false;              ///< the call has the constraint colls::reproducible
-};
-
 struct prepared;
 
 struct request {
+    // As an aggregate it would be cleared as a whole first, 7 ns a call.
+    explicit request(collective what, int root = 0) {
+        c.what = what;
+        c.root = root;
+    }
+
     call c;  ///< the caller sets what, in, out, element, op, op_value, root and signature; the checks set the rest
     std::size_t in_count = 0, out_count = 0;
     bool with_counts = false;
@@ -115,8 +119,10 @@ struct request {
     list<std::size_t> in_offsets, out_offsets;  ///< prefix sums of the counts
     void* (*copy_op)(const void*) = nullptr;    ///< copies the operator for calls that outlive their arguments;
     void (*drop_op)(void*) = nullptr;           ///< destroys that copy. Both null: the operator has no state
-    chooser how;
-    prepared* of = nullptr;  ///< the persistent call that it belongs to, checked once; or null
+    const any_schedule* given = nullptr;        ///< null: one of the candidates
+    const any_schedule* instead = nullptr;      ///< runs in place of `given`, once that has been checked
+    bool reproducible = false;                  ///< the call has the constraint colls::reproducible
+    prepared* of = nullptr;                     ///< the persistent call that it belongs to, checked once; or null
 };
 
 }  // namespace colls::inline v1::detail

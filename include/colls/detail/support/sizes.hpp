@@ -1,11 +1,12 @@
-// Sums and products of sizes that a user gives, which may not be sizes of anything; and how a range is cut into
-// balanced parts.
+// Sums and products of sizes that a user gives, which may not be sizes of anything; classes of sizes; and how a range
+// is cut into balanced parts.
 // IWYU pragma: private, include <colls/blocks.hpp>
 #pragma once
 
 #include <colls/error.hpp>
 
 #include <cstddef>
+#include <cstdint>
 
 namespace colls::inline v1::detail {
 
@@ -34,6 +35,19 @@ constexpr extent balanced(std::size_t count, std::size_t parts, std::size_t i) {
     const bool shifts = (parts & (parts - 1)) == 0;
     const std::size_t q = shifts ? count >> __builtin_ctzll(parts) : count / parts, r = count - q * parts;
     return {i * q + (i < r ? i : r), q + (i < r ? 1 : 0)};
+}
+
+/// Sizes are told apart to an eighth of a power of two: there is one choice for all sizes of a class.
+constexpr std::uint64_t size_class(std::size_t bytes) {
+    if (bytes < 16) return bytes;
+    const int log = 60 - __builtin_clzll(bytes);  // bytes >> log is 8 to 15
+    return static_cast<std::uint64_t>(log) * 8 + (bytes >> log);
+}
+/// The smallest size of the class, from which all ranks predict for all calls of the class.
+constexpr double class_bytes(std::size_t bytes) {
+    int log = 0;
+    while (bytes >> log >= 16) ++log;
+    return static_cast<double>(bytes >> log << log);
 }
 
 /// Throws that there is no block r of n.

@@ -69,9 +69,9 @@ inline const any_schedule* proven_schedule(const candidate& of) {
 /// From a call whose types are known at run time to a request: what make_request.hpp and calls.hpp do for typed calls.
 class dynamic_request {
 public:
-    dynamic_request(communicator& comm, collective what, const dynamic::options& how) : packer_(comm, what), how_(how) {
-        q_.c.what = what;
-        q_.how.reproducible = how.reproducible;
+    dynamic_request(communicator& comm, collective what, const dynamic::options& how)
+        : packer_(comm, what), how_(how), q_(what) {
+        q_.reproducible = how.reproducible;
     }
 
     void set_buffers(const dynamic::const_buffer& in, const dynamic::buffer& out) {
@@ -91,8 +91,7 @@ public:
         if (op.code() == dynamic::op::function) {
             if (op.function_ == nullptr) refuse(error_text() << "the vector function is null");
             function_ = {op.function_, op.context_, type_.size(), op.commutative_};
-            detail::set_operator(q_.c, function_tables[op.commutative_], *op.name_);
-            return set_operator_value<keeps>(q_, function_);
+            return detail::set_operator<keeps>(q_, function_tables[op.commutative_], *op.name_, function_);
         }
         const auto code = static_cast<std::size_t>(type_.code());
         const op_table* const table = known_types[code].table(op.code(), op.by_integer_);
@@ -100,14 +99,13 @@ public:
         if (table->finish != nullptr && is_scan(q_.c.what))
             refuse(error_text() << "a scan has no use for " << op.name()
                                 << ": the ranks' results are of different numbers of contributions");
-        detail::set_operator(q_.c, *table, name_of(op));
-        bytes_ = type_.size();
+        const hashed_name& name = name_of(op);
         if (op.code() != dynamic::op::premul_sum)
-            set_operator_value<keeps>(q_, bytes_);
+            detail::set_operator<keeps>(q_, *table, name, bytes_ = type_.size());
         else if (op.by_integer_)
-            set_operator_value<keeps>(q_, integer_ = integer_factor(op.integer_));
+            detail::set_operator<keeps>(q_, *table, name, integer_ = integer_factor(op.integer_));
         else
-            set_operator_value<keeps>(q_, real_ = real_factor(op.real_));
+            detail::set_operator<keeps>(q_, *table, name, real_ = real_factor(op.real_));
     }
     /// Before the buffers, as the root.
     void set_counts(const dynamic::count_list& counts) {
@@ -214,16 +212,16 @@ private:
                 refuse(error_text() << "the schedule " << how_.given->name() << " implements "
                                     << v1::name_of(how_.given->implements));
             if (goes_direct() && how_.given->type() != direct_candidate().schedule.type()) refuse_indirect();
-            q_.how.given = how_.given;
+            q_.given = how_.given;
         } else if (!how_.schedule.empty()) {
             if (goes_direct() && how_.schedule != "direct") refuse_indirect();
             const candidate& c = candidate_of_name();
-            const bool depends_on_order = q_.c.op && (!q_.c.op->commutative || q_.how.reproducible);
-            q_.how.given = depends_on_order ? proven_schedule(c) : &c.schedule;
+            const bool depends_on_order = q_.c.op && (!q_.c.op->commutative || q_.reproducible);
+            q_.given = depends_on_order ? proven_schedule(c) : &c.schedule;
         }
         // Rotation to another root would break the order of ranks: a fold at the root itself keeps it.
-        if (q_.how.given && q_.c.what == collective::reduce && !q_.c.op->commutative && q_.c.root != 0)
-            q_.how.instead = &direct_candidate().schedule;
+        if (q_.given && q_.c.what == collective::reduce && !q_.c.op->commutative && q_.c.root != 0)
+            q_.instead = &direct_candidate().schedule;
     }
     const candidate& direct_candidate() const { return *named_candidate(q_.c.what, "direct"); }
     const candidate& candidate_of_name() const {

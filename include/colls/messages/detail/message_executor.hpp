@@ -66,7 +66,7 @@ private:
     /// they must know how long those are: the root tells all ranks the count first, by a broadcast.
     void enter() {
         const call& c = arguments;
-        if (is_owned_and_rooted() && !c.ragged && !plan_->own_blocks_only && self_.size > 1) {
+        if (is_unsized(c) && !c.ragged && !plan_->own_blocks_only && self_.size > 1) {
             phase_ = message_phase::learning_count;
             count_ = c.count;
             counted_plan_ = plan_;
@@ -99,7 +99,8 @@ private:
         step_ = oldest_chunk_ = 0;
         now.chunk = now.at = 0;
     }
-    /// Makes room for the messages' numbers, and counts how many the operation posts to and from each peer.
+    /// Makes room for the messages' numbers and for operands, and counts how many the operation posts to and from each
+    /// peer.
     void count_messages() {
         const std::size_t n = channels();
         sent_.assign(under_way_ * static_cast<std::size_t>(program_->sends), 0);
@@ -109,7 +110,7 @@ private:
         to_receive_.assign(n, 0);
         for (const instruction& i : program_->body) {
             if (i.op == opcode::send) to_send_[static_cast<std::size_t>(i.channel)] += layout_.chunks;
-            if (i.op == opcode::fold) make_room_for_operands(i);
+            if (i.op == opcode::fold) operands_.reserve(static_cast<std::size_t>(i.count));
             if (i.op == opcode::receive) to_receive_[static_cast<std::size_t>(i.channel)] += layout_.chunks;
         }
         // Completion is requested with the last message to a peer, or, where nothing is sent to it, the last from it.
@@ -213,7 +214,9 @@ private:
     }
     bool is_learning() const { return phase_ == message_phase::learning_count; }
     /// Does no rank between root and leaves handle the blocks of others, so that only the root need know all counts?
-    bool has_own_blocks_only() const { return plan_->own_blocks_only && is_owned_and_rooted(); }
+    bool has_own_blocks_only() const {
+        return plan_->own_blocks_only && owned(arguments.what) && rooted(arguments.what);
+    }
     /// Does this rank handle its own block alone?
     bool handles_own_block_only() const { return has_own_blocks_only() && self_.rank != arguments.root; }
     std::size_t element() const { return is_learning() ? 1 : arguments.element; }
@@ -281,12 +284,11 @@ private:
     }
     void fold(const instruction& i) {
         const recorded_work recorder(*this, traced_part::fold, i, none);
-        make_room_for_operands(i);
         const int first = first_operand(i);
         std::size_t count = 0;
         for (int k = 0; k < i.count; ++k) {
             const location& from = program_->operands[static_cast<std::size_t>(i.first + (k + first) % i.count)];
-            operands_[k] = {address(from, i.unit, count)};
+            operands_.data()[k] = {address(from, i.unit, count)};
         }
         std::byte* const to = address(i.to, i.unit, count);
         moved_ = count * arguments.element;

@@ -91,7 +91,6 @@ inline void describe_redistribution(request& q, const transfer_table& t, int ran
                              << l->group_size() - 1 << ", and this group has " << size
                              << (size == 1 ? " rank" : " ranks"),
                 rank);
-    q.c.what = collective::redistribute;
     q.c.signature = hash_of(hash_of(q.c.signature, t.from), t.to);
     q.with_counts = true;
     for (int slot = 0; slot < t.blocks; ++slot) {
