@@ -1,9 +1,10 @@
 // What a group of GPUs does on the host: threads go to the NUMA node of a GPU, and back; memory is given out and taken
-// back.
+// back; the memory of kernels and their proxy has its parts side by side.
 #include "catch.hpp"
 
 #include "verbs/made_tree.hpp"
 
+#include <colls/cuda/detail/far/far_group.hpp>
 #include <colls/cuda/detail/far/near_device.hpp>
 #include <colls/cuda/detail/group/device_arena.hpp>
 
@@ -12,9 +13,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 using colls::cuda::detail::cores_of_list;
@@ -111,4 +114,48 @@ TEST_CASE("what an arena gives out has its own bytes, and what it gets back is w
         CHECK(arena.take(1) == nullptr);
         arena.give(memory, all);
     } while (std::next_permutation(order.begin(), order.end()));
+}
+
+TEST_CASE("the parts of the memory of kernels and their proxy share no byte, and fill it") {
+    using colls::cuda::detail::far_group;
+    for (const int ranks : {2, 3, 17, 200}) {
+        colls::cuda::detail::far_memory m{nullptr, {ranks, 3, 1 << 16, 16}, nullptr};
+        std::vector<std::byte> memory(m.layout.bytes() + 128);
+        m.base = memory.data();
+        std::vector<std::pair<const std::byte*, std::uint64_t>> parts;
+        const auto add = [&](const auto* at, std::uint64_t bytes) {
+            parts.emplace_back(reinterpret_cast<const std::byte*>(at), bytes);
+        };
+        for (int r = 0; r < ranks; ++r) add(m.shadow(r), m.layout.shadow_bytes);
+        for (int c = 0; c < m.layout.channels; ++c) {
+            add(m.posted(c), 128);
+            add(m.done(c), 128);
+            for (int r = 0; r < ranks; ++r) add(m.arrived(c, r), 8);
+            for (const std::uint64_t number : {6U, 7U}) {
+                add(&m.post(c, number), sizeof(colls::cuda::detail::far_post));
+                for (const bool receives : {false, true}) {
+                    add(m.pieces(c, number, receives), m.layout.pieces * sizeof(colls::cuda::detail::far_piece));
+                    add(m.window(c, number, receives), m.layout.window_bytes);
+                }
+            }
+            add(m.mailed(c), 128);
+            for (std::uint32_t i = 0; i < m.layout.mail_entries; ++i)
+                add(&m.mail(c, m.layout.mail_entries + i), sizeof(colls::cuda::detail::far_mail));
+            for (const bool receives : {false, true})
+                for (std::uint32_t i = 0; i < m.layout.moved_entries; ++i) add(m.moved(c, receives, i), 8);
+        }
+        std::sort(parts.begin(), parts.end());
+        const std::byte* end = m.base;
+        int apart = 0;
+        for (const auto& [at, bytes] : parts) {
+            apart += at >= end && at - end < 128;
+            end = at + bytes;
+        }
+        INFO(ranks);
+        CHECK(apart == static_cast<int>(parts.size()));
+        CHECK(end == m.base + m.layout.bytes());
+    }
+    CHECK(far_group::groups_for(1) == 1);
+    CHECK(far_group::groups_for(2) == 1);
+    CHECK(far_group::groups_for(5) == 3);
 }

@@ -20,6 +20,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 using namespace support;
@@ -59,7 +60,7 @@ struct posted {
 /// The simulated devices, and what was done with them.
 struct machine {
     std::vector<simulated_device> devices;
-    int list_fails = 0, memory_fails = 0, queue_fails = 0;  // errno
+    int list_fails = 0, memory_fails = 0, completions_fail = 0, queue_fails = 0, change_fails = 0;  // errno
     std::uint32_t most_inlined = 256;
     int open = 0, domains = 0, memories = 0, pairs = 0, completion_queues = 0, lists = 0;
     int doorbells = 0, receives = 0;
@@ -194,6 +195,7 @@ ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* p, std::uint64_t offset, std::size_t bytes, st
 }
 int ibv_dereg_mr(ibv_mr* m) { return --now.memories, delete m, 0; }
 ibv_cq* ibv_create_cq(ibv_context* c, int, void*, ibv_comp_channel*, int) {
+    if (now.completions_fail) return errno = now.completions_fail, nullptr;
     ++now.completion_queues;
     auto* const q = new ibv_cq{};
     q->context = c;
@@ -215,6 +217,7 @@ int ibv_destroy_qp(ibv_qp* q) {
     return --now.pairs, delete q, 0;
 }
 int ibv_modify_qp(ibv_qp*, ibv_qp_attr* a, int mask) {
+    if (now.change_fails) return now.change_fails;
     now.changes.push_back(*a);
     now.masks.push_back(mask);
     return 0;
@@ -519,12 +522,18 @@ TEST_CASE("verbs_device: a queue pair has limits as near to those wanted as the 
         }
         now.most_inlined = 0;
         CHECK(device.open(wanted)->limits().inlined == 0);
-        now.queue_fails = ENOMEM;
-        try {
-            device.open(wanted);
-            CHECK(false);
-        } catch (const colls::error& e) {
-            CHECK(lacks(e.what(), {"one has no queue pair", std::strerror(ENOMEM), "ulimit -l"}) == "");
+        for (const auto& [fails, code, what] :
+            {std::tuple{&machine::queue_fails, ENOMEM, "queue pair"}, {&machine::change_fails, EINVAL, "queue pair"},
+                {&machine::completions_fail, EAGAIN, "completion queue"}}) {
+            now.*fails = code;
+            try {
+                device.open(wanted);
+                CHECK(false);
+            } catch (const colls::error& e) {
+                CHECK(lacks(e.what(), {std::string("one has no ") + what, std::strerror(code)}) == "");
+                CHECK((std::string(e.what()).find("ulimit -l") != std::string::npos) == (code == ENOMEM));
+            }
+            now.*fails = 0;
         }
     }
     CHECK(now.idle());
