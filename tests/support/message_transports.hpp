@@ -357,6 +357,27 @@ inline std::string exchange(const random_traffic& t, int rank, int n, message_tr
     return wrong;
 }
 
+/// How deep the reports of `w`, which is rank 0, go into each other where each makes progress; `other` is rank 1.
+inline int depth_of_reports(message_transport& w, message_transport& other) {
+    ear e;
+    int depth = 0, most = 0;
+    const auto tell = [&] { return other.tell(0, {control_kind::board, 0, 0, 0, ""}); };
+    e.on_control = [&](int, const control_message&) {
+        most = std::max(most, ++depth);
+        if (e.all.size() < 3) tell(), other.progress();
+        w.progress();
+        --depth;
+    };
+    w.listening = &e;
+    tell();
+    const bool heard = until(w, [&] {
+        other.progress();
+        return e.count(said_board) == 3;
+    });
+    w.listening = nullptr;
+    return heard ? most : colls::none;
+}
+
 /// What is against the contract of message transports, or an empty text. `make` as colls::testing takes it.
 template <class Make>
 std::string breach_of_contract(

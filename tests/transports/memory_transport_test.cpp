@@ -193,6 +193,13 @@ TEST_CASE("memory: control messages that a rank does not read are refused once a
     }
 }
 
+TEST_CASE("memory: a report that makes progress gets no other report meanwhile", "[memory_transport]") {
+    const shared_block shared(memory_transport::bytes(2));
+    memory_transport w(shared.at(), 0, 2, nullptr), other(shared.at(), 1, 2, nullptr);
+    other.linger = 0;  // its peer ends later, on this thread
+    CHECK(depth_of_reports(w, other) == 1);
+}
+
 TEST_CASE("memory: rings that carry nothing take no pages", "[memory_transport]") {
     constexpr int n = 16;
     const shared_block shared(memory_transport::bytes(n));

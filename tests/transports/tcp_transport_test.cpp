@@ -1078,11 +1078,11 @@ TEST_CASE("tcp: `idle` ends when something arrives, on any transport of the node
     CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
         tested first(node, 1, r, members), second(node, 2, r, members);
         ear e;
-        std::uint64_t value = 0;
-        const piece p{reinterpret_cast<std::byte*>(&value), 8};
+        std::vector<std::byte> value(2 * envelope_capacity);
         for (std::uint64_t turn = 0; turn < 50; ++turn)
             for (tested* w : {&first, &second}) {
                 w->listening = &e;
+                const piece p{value.data(), turn % 4 < 2 ? 8 : value.size()};
                 const bool receiving = (turn % 2 == 0) == (r == 0);
                 const auto before = receiving ? w->received(1 - r) : w->sent(1 - r);
                 if (receiving)
@@ -1097,6 +1097,48 @@ TEST_CASE("tcp: `idle` ends when something arrives, on any transport of the node
             }
         if (e.count("lost") > 0) complain(e.text());
     }) == "");
+}
+
+TEST_CASE("tcp: a report that makes progress gets no other report meanwhile", "[tcp_transport]") {
+    EACH_WAY;
+    meeting_place place(2);
+    tcp_node node(place.take(0)), others(place.take(1));
+    tested w(node, 5, 0, place.members), other(others, 5, 1, place.members);
+    w.linger = other.linger = 0;  // one thread drives both
+    CHECK(depth_of_reports(w, other) == 1);
+}
+
+TEST_CASE(
+    "tcp: a rank that has no descriptor for a peer's connection says so of a peer that it waits for, not of one "
+    "that is lost",
+    "[tcp_transport]") {
+    meeting_place place(3);
+    child rank([&] {  // which cannot raise the limit any more
+        tcp_node node(place.take(2));
+        tcp_transport w(node, 5, 2, place.members);
+        ear e;
+        w.listening = &e;
+        w.linger = 0;
+        {
+            tcp_node others(place.take(0));
+            tcp_transport lost(others, 5, 0, place.members);
+            lost.tell(2, {control_kind::broken, 0, 0, 0, ""});
+            if (!until(w, [&] { return lost.progress(), e.count(said_broken) > 0; })) return 1;
+        }
+        if (!until(w, [&] { return e.count("lost 0") > 0; })) return 2;
+        std::byte b{};
+        const piece p{&b, 1};
+        w.receive(1, {}, &p, 1);
+        idle(w, 0.01);
+        const descriptor comes = stream_socket(AF_INET), next(dup(comes.get()));
+        const rlimit none_more{static_cast<rlim_t>(next.get()), static_cast<rlim_t>(next.get())};
+        if (setrlimit(RLIMIT_NOFILE, &none_more) != 0) return 3;
+        const address& here = place.members[2];
+        if (connect(comes.get(), here.get(), here.length) != 0 && errno != EINPROGRESS) return 4;
+        if (!until(w, [&] { return e.count("failed") > 0; })) return 5;
+        return e.count("failed 1") == 1 && e.count("lost 1") == 0 ? 0 : 6;
+    });
+    CHECK(rank.wait() == 0);
 }
 
 // ---- many groups over one trunk -------------------------------------------------------------------------------------
@@ -1519,6 +1561,40 @@ TEST_CASE("trunk: a sender keeps to the window, which what its peer has taken op
                 complain(std::to_string(came) + " messages for " + std::to_string(taken[turn]) + " bytes taken");
         }
         peer.put(100, frame_of({control_kind::board}), 3 * bytes + 1'000'000);
+        while (const auto p = peer.get())
+            if (p->head.what == control_kind::broken) break;
+    }) == "");
+}
+
+TEST_CASE("trunk: a receiver tells what it has taken whenever that is half a window more", "[tcp_transport]") {
+    constexpr std::uint64_t half = 2 * segment_bytes, most = 3 * half / envelope_bytes;
+    CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& world, auto complain) {
+        if (r == 0) {
+            trunk shared(node, 9, r, world);
+            const auto w = shared.join(100, r, all_of(2));
+            ear e;
+            w->listening = &e;
+            const piece nothing{nullptr, 0};
+            for (std::uint64_t i = 0; i < most; ++i) w->receive(1, label_of(1, 0, i), &nothing, 1);
+            if (!until(*w, [&] { return w->received(1) == most; })) complain("not all; " + e.text());
+            w->tell(1, {control_kind::board, 0, 0, 0, ""});
+            if (!until(*w, [&] { return e.count(said_board) > 0; })) complain("no end; " + e.text());
+            w->tell(1, {control_kind::broken, 0, 0, 0, "over"});
+            return;
+        }
+        played_trunk peer(node, world);
+        for (std::uint64_t i = 0; i < most; ++i)
+            peer.put(100, {.kind = frame_kind::message, .label = label_of(1, 0, i)});
+        std::vector<std::uint64_t> told;
+        for (;;) {
+            const auto p = peer.get();
+            if (!p) return complain("no envelope");
+            if (p->head.kind == frame_kind::control) break;
+            told.push_back(p->prefix.consumed);
+        }
+        if (told != std::vector<std::uint64_t>{half, 2 * half, 3 * half})
+            complain("told " + std::to_string(told.size()) + " times");
+        peer.put(100, frame_of({control_kind::board}));
         while (const auto p = peer.get())
             if (p->head.what == control_kind::broken) break;
     }) == "");
