@@ -21,6 +21,8 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -343,6 +345,27 @@ TEST_CASE("processes: a process that dies before it has joined is an error of ru
                 CHECK(says(text, "rank " + std::to_string(r)));
                 CHECK(says(text, "before it had joined the group"));
             }
+}
+
+TEST_CASE("processes: neighbours that an arena gets back are one, in whatever order they come", "[processes]") {
+    using colls::processes::detail::arena;
+    arena memory(2);
+    memory.become_rank(1);
+    constexpr std::size_t bytes = 8 * 4096;
+    for (const arena::use of : {arena::use::library, arena::use::program}) {
+        std::byte* const begin = memory.take(3 * bytes, of);
+        memory.give(begin, 3 * bytes);
+        std::array<std::size_t, 3> order{0, 1, 2};
+        do {
+            std::array<std::byte*, 3> parts{};
+            for (std::byte*& at : parts) at = memory.take(bytes, of);
+            std::sort(parts.begin(), parts.end());
+            CHECK((parts[0] == begin && parts[1] == begin + bytes && parts[2] == begin + 2 * bytes));
+            for (const std::size_t i : order) memory.give(parts[i], bytes);
+            CHECK(memory.take(3 * bytes, of) == begin);
+            memory.give(begin, 3 * bytes);
+        } while (std::next_permutation(order.begin(), order.end()));
+    }
 }
 
 TEST_CASE("processes: a failure report that is being written is waited for, and its rank named", "[processes]") {

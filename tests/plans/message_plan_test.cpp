@@ -11,9 +11,11 @@
 #include "support/worst_transport.hpp"
 
 #include <colls/detail/execute/copy_policy.hpp>
+#include <colls/detail/execute/operation_state.hpp>
 #include <colls/detail/plan/plan_cache.hpp>
 #include <colls/messages/detail/message_lowering.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <deque>
 #include <map>
@@ -319,6 +321,27 @@ private:
 };
 
 }  // namespace
+
+TEST_CASE("chunks hold the bytes that are asked for, or more where there would be too many", "[plan]") {
+    using colls::detail::chunk_layout;
+    for (const std::size_t longest : {1U, 2U, 7U, 8U, 9U, 63U, 64U, 65U, 1000U})
+        for (const std::size_t element : {1U, 4U, 24U})
+            for (const std::size_t bytes : {1U, 8U, 64U, 4096U})
+                for (const std::size_t most :
+                    {std::size_t{1}, std::size_t{2}, std::size_t{8}, chunk_layout::any_number}) {
+                    chunk_layout l;
+                    l.cut(longest, element, bytes, most);
+                    const std::size_t asked = std::max<std::size_t>(bytes / element, 1), least = longest / most + 1;
+                    INFO(longest << " of " << element << " in " << bytes << ", at most " << most);
+                    CHECK((l.chunks - 1) * l.count < longest);
+                    CHECK(longest <= l.chunks * l.count);
+                    CHECK(l.chunks <= most);
+                    CHECK((l.count <= asked || (l.count == least && least > asked)));
+                }
+    chunk_layout empty;
+    empty.cut(0, 4, 64, 8);
+    CHECK((empty.chunks == 1 && empty.count == chunk_layout::whole_unit));
+}
 
 TEST_CASE("message plans: the right result, however late messages leave, for every schedule", "[plan]") {
     int plans = 0, waits = 0;
