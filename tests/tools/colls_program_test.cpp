@@ -497,6 +497,10 @@ TEST_CASE("colls draw --svg: an arrow for each message", "[tool]") {
     // Each rank ends with its own block, of all contributions, and with no other.
     CHECK(count_of(svg, "<rect class=\"done\"") == 6);
     CHECK(count_of(svg, "http://") == count_of(svg, "http://www.w3.org/2000/svg"));  // nothing is loaded
+
+    // As many ranks, and slots, as a picture may have.
+    REQUIRE(folder.run("draw bruck all_to_all -n 32 --svg '" + folder.file("b.svg") + "'").status == 0);
+    CHECK(count_of(folder.read("b.svg"), "<rect ") == 1 + 64 * 32 * (5 + 1));
 }
 
 TEST_CASE("colls draw --svg: squares, arrows and grounds lie where their rounds, ranks and hosts are", "[tool]") {
@@ -860,6 +864,9 @@ TEST_CASE("colls import: an exported plan is proven, priced and run, and a chang
     CHECK(json::parse(folder.run("import " + quoted + " --run --json").text).at("run") == "right");
     CHECK(folder.run("prove " + quoted).status == 0);
     CHECK(folder.run("draw " + quoted + " --svg '" + folder.file("ring.svg") + "'").status == 0);
+    const std::string other = "'" + folder.file("ring.json") + "'";
+    REQUIRE(folder.run("export ring all_reduce -n 4 --format mscclpp -o " + other).status == 0);
+    CHECK(folder.run("import " + other + " --run").says("run over 4 threads: every element is right"));
 
     std::string plan = folder.read("ring.xml");
     const std::string block = "srcoff=\"1\"";
@@ -1358,7 +1365,7 @@ TEST_CASE("colls: what is refused, and how it says so", "[tool]") {
     refused("draw ring --hosts 2,6 --page x.html", "give --hosts one number");
     refused("draw ring --svg x.svg", "name one collective");
     refused("draw ring all_gather", "name a file to draw to");
-    refused("draw ring all_gather -n 200 --svg x.svg", "a picture has at most 32 ranks");
+    refused("draw ring all_gather -n 33 --svg x.svg", "a picture has at most 32 ranks");
     refused("draw halving_doubling all_reduce -n 6 --svg x.svg", "does not support 6 ranks");
     refused("draw ring all_gather -n 4 --svg /nowhere/x.svg", "cannot write /nowhere/x.svg");
     refused("prove --include nowhere.hpp my::s", "there is no header nowhere.hpp");
