@@ -161,13 +161,13 @@ neighbours arranged(const std::vector<int>& ranks, bool crosses) {
     neighbours found;
     found.count = static_cast<int>(ranks.size());
     for (int i = 0; i < found.count; ++i) {
-        if (rank_of(i) != MPI_PROC_NULL)
-            found.most = std::max(found.most, ++places.try_emplace(rank_of(i), i, 0).first->second.blocks);
-        if (const int at = crosses ? i ^ 1 : i; rank_of(at) != MPI_PROC_NULL) found.order.push_back(at);
+        if (rank_of(i) == MPI_PROC_NULL) continue;
+        found.order.push_back(i);
+        found.most = std::max(found.most, ++places.try_emplace(rank_of(i), i, 0).first->second.blocks);
     }
     // Where no rank has two, they stay as they lie.
-    std::stable_sort(found.order.begin(), found.order.end(),
-        [&](int a, int b) { return places[rank_of(a)].first < places[rank_of(b)].first; });
+    const auto key = [&](int i) { return std::pair(places[rank_of(i)].first, crosses ? i ^ 1 : i); };
+    std::sort(found.order.begin(), found.order.end(), [&](int a, int b) { return key(a) < key(b); });
     for (const int i : found.order) found.ranks.push_back(rank_of(i));
     return found;
 }
