@@ -226,7 +226,7 @@ private:
     typename Mode::result submit(const std::byte* in, std::size_t in_count, std::byte* out, std::size_t out_count,
         int root = 0, const std::vector<std::size_t>* counts = nullptr) {
         const auto run = [&]<bool ordered>() {
-            colls::detail::typed_request<C, true, ordered> r(root);
+            colls::detail::typed_request<C, true, ordered> r{colls::detail::request(C, root)};
             fold_.say(r.q, fold_.op);
             r.q.c.in = in, r.q.c.out = out;
             r.q.in_count = in_count, r.q.out_count = out_count;
