@@ -50,7 +50,7 @@ inline std::uint64_t record_call(
     r.root = c.root;
     r.own_lengths = own_lengths;
     if (const composite_call* const whole = log.part_of) {
-        static_cast<named_call&>(r) = *whole;
+        static_cast<named_call&>(r) = static_cast<const named_call&>(*whole);
         hash = hash_mix(hash, whole->hash);
     }
     r.fingerprint = log.history = static_cast<std::uint64_t>(r.what) << 60 | hash_mix(hash, log.history) >> 4;
