@@ -4,6 +4,7 @@
 
 #include <colls/bootstrap/launch.hpp>
 #include <colls/detail/group/backoff.hpp>
+#include <colls/detail/support/hash.hpp>
 #include <colls/detail/support/host.hpp>
 #include <colls/net/detail/connection/socket.hpp>
 
