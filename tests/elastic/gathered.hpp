@@ -187,6 +187,23 @@ private:
     }
 };
 
+/// Two groups of n processes from one list of handles, in reverse order, are right; else how one process ended.
+inline std::string joined_twice(int n, const shape& s) {
+    std::vector<int> order;
+    for (int i = n - 1; i >= 0; --i) order.push_back(i);
+    processes all(n, s, [&](process& p) {
+        for (const char* const uuid : {"a", "b"}) {
+            colls::communicator comm = colls::join(p.own, uuid, p.list(order));
+            check_group(comm, order, p.number);
+        }
+    });
+    all.wait();
+    for (int i = 0; i < n; ++i)
+        if (all.of(i).code != 0 || all.of(i).done != 1)
+            return std::string(s.name) + ", " + std::to_string(n) + " processes: " + all.text(i);
+    return "";
+}
+
 constexpr int of(colls::errc code) { return 100 + static_cast<int>(code); }
 
 }  // namespace gathered
