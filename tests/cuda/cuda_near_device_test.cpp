@@ -4,9 +4,9 @@
 
 #include "verbs/made_tree.hpp"
 
-#include <colls/cuda/detail/far/far_group.hpp>
 #include <colls/cuda/detail/far/near_device.hpp>
 #include <colls/cuda/detail/group/device_arena.hpp>
+#include <colls/cuda/detail/kernel/far_memory.hpp>
 
 #include <sched.h>
 #include <unistd.h>
@@ -117,7 +117,6 @@ TEST_CASE("what an arena gives out has its own bytes, and what it gets back is w
 }
 
 TEST_CASE("the parts of the memory of kernels and their proxy share no byte, and fill it") {
-    using colls::cuda::detail::far_group;
     for (const int ranks : {2, 3, 17, 200}) {
         colls::cuda::detail::far_memory m{nullptr, {ranks, 3, 1 << 16, 16}, nullptr};
         std::vector<std::byte> memory(m.layout.bytes() + 128);
@@ -155,7 +154,8 @@ TEST_CASE("the parts of the memory of kernels and their proxy share no byte, and
         CHECK(apart == static_cast<int>(parts.size()));
         CHECK(end == m.base + m.layout.bytes());
     }
-    CHECK(far_group::groups_for(1) == 1);
-    CHECK(far_group::groups_for(2) == 1);
-    CHECK(far_group::groups_for(5) == 3);
+    using colls::cuda::detail::far_layout;
+    CHECK(far_layout{2, 1}.groups() == 1);
+    CHECK(far_layout{2, 2}.groups() == 1);
+    CHECK(far_layout{2, 5}.groups() == 3);
 }

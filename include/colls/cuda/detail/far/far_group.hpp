@@ -38,14 +38,12 @@ public:
         m.places = reinterpret_cast<const std::uint8_t*>(on_device_.data());
         return m;
     }
-    /// Groups of which each carries two channels.
-    static int groups_for(int channels) { return (channels + 1) / 2; }
 
     /// `network`: a group of all ranks, which no other thread uses.
     void set_network(communicator&& network) { network_ = std::move(network); }
     /// Makes places for the groups of the channels: on rank 0, which tells the others.
     void make_places(std::uint64_t* places) {
-        for (int i = 0; i < groups_for(memory_.layout.channels); ++i) places[i] = by_messages().create(network_.size());
+        for (int i = 0; i < memory_.layout.groups(); ++i) places[i] = by_messages().create(network_.size());
     }
     /// Joins those groups, and starts the proxy: see there. Collective.
     void connect(const std::uint64_t* places, std::function<void(const proxy::notice&)> found,
@@ -54,7 +52,7 @@ public:
         for (int r = 0; r < network_.size(); ++r) members.push_back(r);
         v1::detail::rank_context& context = network_.context();
         std::vector<std::unique_ptr<extend::message_transport>> transports;
-        for (int i = 0; i < groups_for(memory_.layout.channels); ++i) {
+        for (int i = 0; i < memory_.layout.groups(); ++i) {
             const v1::detail::group_to_form f({places[i], network_.rank(), members, context.crowded}, &context);
             extend::message_member m = by_messages().join(f);
             groups_.push_back(m.group);

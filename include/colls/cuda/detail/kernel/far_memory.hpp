@@ -50,6 +50,8 @@ struct far_layout {
     std::uint64_t window_bytes = 0;  ///< a multiple of 128
     std::uint32_t pieces = 0;        ///< of a post in each direction, at most; a multiple of 16
 
+    /// Groups of processes, of which each carries two channels.
+    constexpr int groups() const { return (channels + 1) / 2; }
     /// Bytes for each rank: a poison word, a refusal and a text, which the proxy writes for a rank of another host.
     static constexpr std::uint64_t shadow_bytes = 512;
     constexpr std::uint64_t arrived_bytes() const { return (static_cast<std::uint64_t>(ranks) * 8 + 127) / 128 * 128; }
