@@ -61,8 +61,12 @@ TEST_CASE("colls_perf: every collective, type and operator on three threads", "[
     check_rows(perf("all -b 999 -e 999 -d all -o all --ranks 3 -n 2 -w 1"), 10 * (3 * 5 + 2 * 4 + 5) + 1);
 }
 
-TEST_CASE("colls_perf: two processes, over shared memory and over TCP", "[perf]") {
-    for (const char* transport : {"processes", "tcp"})
+TEST_CASE("colls_perf: two processes, over shared memory, TCP and libfabric", "[perf]") {
+    std::vector<const char*> transports{"processes", "tcp"};
+#ifdef COLLS_TEST_PERF_OFI
+    transports.push_back("ofi");
+#endif
+    for (const char* transport : transports)
         check_rows(
             perf(std::string(
                      "all,all_to_all_v,send_recv -b 8 -e 40000 -f 5000 -d float,int8 --ranks 2 -n 3 --transport ") +

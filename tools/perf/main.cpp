@@ -10,6 +10,9 @@
 #ifdef COLLS_PERF_VERBS
 #include <colls/transports/verbs.hpp>
 #endif
+#ifdef COLLS_PERF_OFI
+#include <colls/transports/ofi.hpp>
+#endif
 #ifdef COLLS_PERF_MPI
 #define OMPI_SKIP_MPICXX 1  // without the C++ interface, which MPI has removed, and which causes warnings
 #define MPICH_SKIP_MPICXX 1
@@ -62,7 +65,7 @@ int run(const perf::options& o) {
         colls::threads::run(o.ranks, rank);
         return status.get();
     }
-    if (o.transport == "processes" || o.transport == "tcp") {
+    if (o.transport == "processes" || o.carried_by_messages()) {
         colls::processes::run(o.ranks, rank);
         return status.get();
     }

@@ -94,7 +94,7 @@ struct written {
 void declare(CLI::App& cli, options& o, written& w, bool over_mpi) {
     cli.get_formatter()->column_width(34);
     cli.footer(examples);
-    std::vector<std::string> transports{"world", "threads", "processes", "shm", "tcp"};
+    std::vector<std::string> transports{"world", "threads", "processes", "shm", "tcp", "verbs", "ofi"};
     if (over_mpi) transports.emplace_back("mpi");
     const auto number = [](int least, int most) {
         CLI::Range range(least, most);
@@ -183,13 +183,13 @@ void declare(CLI::App& cli, options& o, written& w, bool over_mpi) {
         ->group(group);
     group = "Ranks";
     cli.add_option("--transport", o.transport,
-           over_mpi ? "mpi (messages of MPI), world, threads, processes (shm), tcp [mpi]"
-                    : "world (what mpirun, srun or torchrun started), threads, processes\n(shm), tcp [world under a "
-                      "launcher, else threads]")
+           over_mpi ? "mpi (messages of MPI), world, threads, processes (shm), tcp,\nverbs, ofi [mpi]"
+                    : "world (what mpirun, srun or torchrun started), threads, processes\n(shm), tcp, verbs, ofi "
+                      "[world under a launcher, else threads]")
         ->check(known_transport)
         ->group(group)
         ->type_name("NAME");
-    cli.add_option("--ranks", o.ranks, "of threads, processes and tcp [cores]")
+    cli.add_option("--ranks", o.ranks, "where no launcher says it [cores]")
         ->check(number(1, 4096))
         ->group(group)
         ->type_name("N")

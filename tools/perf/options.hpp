@@ -30,7 +30,8 @@ struct options {
     bool reproducible = false, registered = false, fresh = false;
     bool percentiles = false, per_iteration = false, timestamps = false, show_schedule = false, progress = false;
 
-    std::string transport;  ///< world, threads, processes, tcp, mpi
+    std::string transport;  ///< world, threads, processes, tcp, verbs, ofi, mpi
+    bool carried_by_messages() const { return transport == "tcp" || transport == "verbs" || transport == "ofi"; }
     int ranks = 0;          ///< of threads, processes and tcp
     bool pin = false;
     std::string timeout;

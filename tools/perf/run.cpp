@@ -319,7 +319,7 @@ void set_environment(const options& o) {
     if (!o.schedule.empty()) setenv("COLLS_SCHEDULE", o.schedule.c_str(), 1);
     if (o.reproducible) setenv("COLLS_REPRODUCIBLE", "1", 1);
     if (!o.timeout.empty()) setenv("COLLS_TIMEOUT", o.timeout.c_str(), 1);
-    if (o.transport == "tcp") setenv("COLLS_TRANSPORT", "tcp", 1);
+    if (o.carried_by_messages()) setenv("COLLS_TRANSPORT", o.transport.c_str(), 1);
 }
 
 int run(colls::communicator& comm, const options& o) { return session(comm, o).run(); }
