@@ -32,7 +32,7 @@ struct options {
 
     std::string transport;  ///< world, threads, processes, tcp, verbs, ofi, mpi
     bool carried_by_messages() const { return transport == "tcp" || transport == "verbs" || transport == "ofi"; }
-    int ranks = 0;          ///< of threads, processes and tcp
+    int ranks = 0;  ///< of threads, processes and tcp
     bool pin = false;
     std::string timeout;
 
