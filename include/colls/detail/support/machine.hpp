@@ -26,16 +26,84 @@ inline machine with_cores_of(machine m, std::size_t part, std::size_t all) {
     return m;
 }
 
-/// For the second thread of a measurement: moves it off its creator's core. Without this the scheduler may start it
-/// there, and leave it there for as long as the measurement takes; and a thread that is pinned pins the threads that it
-/// creates. (The system leaves out of the set the cores that this process may not use.)
-inline void stay_off(int core) {
-    if (core < 0) return;
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    for (std::size_t c = 0; c < CPU_SETSIZE; ++c)
-        if (c != static_cast<std::size_t>(core)) CPU_SET(c, &set);
-    sched_setaffinity(0, sizeof set, &set);
+/// Two threads on different cores, between which something is measured: the one that makes this, and another, which
+/// does what it is asked.
+class two_threads {
+public:
+    two_threads() : other_([this, here = sched_getcpu()] { serve(here); }) {}
+    two_threads(const two_threads&) = delete;
+    two_threads& operator=(const two_threads&) = delete;
+    ~two_threads() {
+        ask_.call = nullptr;
+        ask_.value.store(asked_ + 1, std::memory_order_release);
+        other_.join();
+    }
+    /// Calls `own` in this thread while the other calls `theirs`; returns when both are over.
+    template <class A, class B>
+    void together(const A& theirs, const B& own) {
+        ask_.what = &theirs;
+        ask_.call = [](const void* f) { (*static_cast<const A*>(f))(); };
+        ask_.value.store(++asked_, std::memory_order_release);
+        own();
+        wait(answer_, asked_);
+    }
+    template <class A>
+    void ask(const A& theirs) {
+        together(theirs, [] {});
+    }
+    /// Where other programs use the cores each question may take milliseconds: have they taken so many that the
+    /// measurement is to end?
+    bool late() const { return seconds_now() - begun_ > most; }
+
+private:
+    static constexpr double most = 30e-3;  // seconds
+    // Some milliseconds. Something is measured only while both threads run: one that lets others run at once may come
+    // back when the other has gone.
+    static constexpr int patience = 3'000'000;
+    struct alignas(128) flag {
+        std::atomic<int> value{0};
+        void (*call)(const void*) = nullptr;  ///< null: end. Is written before the value, as is the next.
+        const void* what = nullptr;
+    };
+    static void wait(const flag& f, int value) {
+        for (int spins = 0; f.value.load(std::memory_order_acquire) < value; ++spins)
+            if (spins > patience) sched_yield();
+    }
+    void serve(int askers_core) {
+        stay_off(askers_core);
+        for (int i = 1;; ++i) {
+            wait(ask_, i);
+            if (!ask_.call) return;
+            ask_.call(ask_.what);
+            answer_.value.store(i, std::memory_order_release);
+        }
+    }
+    /// Moves the calling thread off its creator's core. Without this the scheduler may start it there, and leave it
+    /// there for as long as the measurement takes; and a thread that is pinned pins the threads that it creates. (The
+    /// system leaves out of the set the cores that this process may not use.)
+    static void stay_off(int core) {
+        if (core < 0) return;
+        cpu_set_t set;
+        CPU_ZERO(&set);
+        for (std::size_t c = 0; c < CPU_SETSIZE; ++c)
+            if (c != static_cast<std::size_t>(core)) CPU_SET(c, &set);
+        sched_setaffinity(0, sizeof set, &set);
+    }
+
+    flag ask_, answer_;
+    int asked_ = 0;
+    const double begun_ = seconds_now();
+    std::thread other_;
+};
+
+/// The least of several measurements of the same counts.
+inline void least(double& a, double b) { a = b < a ? b : a; }
+template <class F>
+double seconds_of(F f) {
+    const double begin = seconds_now();
+    f();
+    asm volatile("" : : : "memory");
+    return seconds_now() - begin;
 }
 
 /// Those in the file of COLLS_TUNE; null: it has none. Throws invalid_argument where the file is wrong. (Groups bring
@@ -46,44 +114,21 @@ const machine* tuned_figures();
 const machine& measured();
 
 #ifndef COLLS_SEPARATE
-/// The measurement, by two threads on different cores: one asks, the other answers.
+/// The measurement. Cores that others use may make any figure implausible: then the usual one takes its place.
 struct probe {
     static constexpr int trips = 4, samples = 250, turns = 4;
-    // Where other programs use the cores a trip may take milliseconds. The time of a trip is plausible below 2 us: it
-    // is measured for 10 ms at most if it is, for 50 ms at most if not, and then replaced by a usual figure.
-    static constexpr double enough = 10e-3, most = 50e-3, plausible = 2e-6;  // seconds
+    static constexpr double enough = 10e-3, plausible = 2e-6;  // seconds: for all trips, and of one
     static constexpr std::size_t bytes = std::size_t{128} << 10, count = bytes / sizeof(float);
-    enum request { answer, rewrite, end };
-    struct alignas(128) flag {
-        std::atomic<int> value{0};
-        request task = answer;  ///< is written before the value
-    };
-    flag there, back;
-    int asked = 0;
-    const std::unique_ptr<float[]> far{new float[count]}, near{new float[count]};  ///< of the other thread, of this one
 
-    static void wait(const flag& f, int value) {
-        for (int spins = 0; f.value.load(std::memory_order_acquire) < value; ++spins)
-            if (spins > 10'000) sched_yield();
-    }
-    void write(float x) {
-        for (std::size_t i = 0; i < count; ++i) far[i] = x;
-    }
-    /// The other thread, which stays off the core of this one. It answers, or first rewrites its buffer, so that the
-    /// buffer's lines are dirty in its cache.
-    void serve(int askers_core) {
-        stay_off(askers_core);
-        for (int i = 1;; ++i) {
-            wait(there, i);
-            if (there.task == end) return;
-            if (there.task == rewrite) write(static_cast<float>(i));
-            back.value.store(i, std::memory_order_release);
-        }
-    }
-    void ask(request task) {
-        there.task = task;
-        there.value.store(++asked, std::memory_order_release);
-        if (task != end) wait(back, asked);
+    const std::unique_ptr<float[]> far{new float[count]},
+        near{new float[count]()};  ///< of the other thread, of this one
+    two_threads threads{};
+
+    /// The lines of the other thread's buffer become dirty in its cache.
+    void rewrite() {
+        threads.ask([&] {
+            for (std::size_t i = 0; i < count; ++i) far[i] = static_cast<float>(i);
+        });
     }
     /// Adds the other buffer to this one. By vectors, whatever the compiler's options are: a loop of single elements
     /// would be slower than the memory that is to be measured.
@@ -99,22 +144,13 @@ struct probe {
             std::memcpy(to + i, &a, sizeof a);
         }
     }
-    static void least(double& a, double b) { a = b < a ? b : a; }
-    template <class F>
-    static double seconds(F f) {
-        const double begin = seconds_now();
-        f();
-        asm volatile("" : : : "memory");
-        return seconds_now() - begin;
-    }
     /// Seconds of a trip, one way.
     double line() {
         double found = 1;  // 1 s: more than any measurement
         const double begun = seconds_now();
-        const auto goes_on = [&] { return seconds_now() - begun < (found < plausible ? enough : most); };
-        for (int i = 0; i < samples && goes_on(); ++i)
-            least(found, seconds([&] {
-                for (int j = 0; j < trips; ++j) ask(answer);
+        for (int i = 0; i < samples && !threads.late() && (found >= plausible || seconds_now() - begun < enough); ++i)
+            least(found, seconds_of([&] {
+                for (int j = 0; j < trips; ++j) threads.ask([] {});
             }) / (2 * trips));
         return found;
     }
@@ -124,10 +160,11 @@ struct probe {
         constexpr std::size_t block = bytes / 4;
         double pull = 1, push = 1;
         for (int turn = 0; turn < turns; ++turn) {
-            ask(rewrite);
-            least(pull, seconds([&] { copy_bytes(near.get(), far.get(), block); }));
-            ask(rewrite);
-            least(push, seconds([&] { stream_bytes(far.get(), near.get(), block); }));
+            if (threads.late()) return;
+            rewrite();
+            least(pull, seconds_of([&] { copy_bytes(near.get(), far.get(), block); }));
+            rewrite();
+            least(push, seconds_of([&] { stream_bytes(far.get(), near.get(), block); }));
         }
         // The hypervisor may have moved the cores since the line was measured: then the two do not belong together.
         const double before = found.alpha, after = line();
@@ -138,30 +175,23 @@ struct probe {
         if (pull > clear * push && found.near_below > found.alpha / 1.5) found.near_below = found.alpha / 1.5;
     }
     [[gnu::cold]] machine run() {
-        machine found{1, 1, 1, cores()};  // 1 s: more than any measurement
-        const bool two = second_core();
-        std::thread other;
-        if (two)
-            other = std::thread([this, here = sched_getcpu()] { serve(here); });
-        else
-            write(0);
-        for (std::size_t i = 0; i < count; ++i) near[i] = 0;
-        found.alpha = two ? line() : 1e-6;
+        machine found{.cores = cores()};
+        const double alpha = line();
+        if (alpha >= plausible) return found;
+        found.alpha = alpha;
+        double gamma = 1, beta = 1;
         for (int turn = 0; turn < turns; ++turn) {
-            if (two) ask(rewrite);
-            least(found.gamma, seconds([&] { add(); }) / bytes);
-            if (two) ask(rewrite);
-            least(found.beta, seconds([&] { copy_bytes(far.get(), near.get(), bytes); }) / bytes);
+            if (threads.late()) return found;
+            rewrite();
+            least(gamma, seconds_of([&] { add(); }) / bytes);
+            rewrite();
+            least(beta, seconds_of([&] { copy_bytes(far.get(), near.get(), bytes); }) / bytes);
         }
-        if (found.alpha >= plausible)
-            found.alpha = machine{}.alpha;
-        else if (two)
-            compare_copies(found);
-        if (two) ask(end);
-        if (other.joinable()) other.join();
+        found.gamma = gamma;
         // A push costs less than a pull, since a store need not wait for the one before it. If the measurement was
         // disturbed and says otherwise, the choice would prefer schedules that pull everything.
-        if (found.beta > 0.7 * found.gamma) found.beta = 0.7 * found.gamma;
+        found.beta = beta > 0.7 * gamma ? 0.7 * gamma : beta;
+        compare_copies(found);
         return found;
     }
 };
@@ -173,10 +203,12 @@ COLLS_INLINE const machine& measured() {
             read.cores = cores();
             return read;
         }
+        const machine usual{.cores = cores()};
+        if (!second_core()) return usual;
         try {
             return probe().run();
-        } catch (const std::exception&) {  // no second thread, or no memory: usual figures
-            return machine{.cores = cores()};
+        } catch (const std::exception&) {  // no second thread, or no memory
+            return usual;
         }
     }();
     return m;

@@ -8,7 +8,6 @@
 
 #include <exception>
 #include <memory>
-#include <thread>
 
 namespace colls::inline v1::processes::detail {
 
@@ -26,14 +25,12 @@ struct staging_figures {
 class staging_probe {
 public:
     staging_figures run() {
-        if (!second_core()) return {};
-        std::thread other([this, here = sched_getcpu()] {
-            stay_off(here);
-            take_turns(1);
-        });
-        take_turns(0);
-        other.join();
-        if (good_ < 3) return {};
+        int good = 0;
+        while (good < turns && !threads_.late())
+            good += seconds_of([&] {
+                for (const copying how : {plain, streamed, kernel}) exchange(how);
+            }) < undisturbed;
+        if (good < 3) return {};
         const double staged = least_[plain] < least_[streamed] ? least_[plain] : least_[streamed];
         return {least_[streamed] < 0.9 * least_[plain], least_[kernel] < 0.95 * staged};
     }
@@ -42,71 +39,46 @@ private:
     enum copying { plain, streamed, kernel };
     static constexpr std::size_t bytes = std::size_t{64} << 10;
     static constexpr int turns = 10;
-    // Seconds. Where other programs use the cores a turn may take milliseconds.
-    static constexpr double undisturbed = 1e-3, most = 60e-3;
+    static constexpr double undisturbed = 1e-3;  // seconds
 
-    struct alignas(128) side {
-        std::atomic<int> at{0};
+    struct side {
         std::unique_ptr<unsigned char[]> in{new unsigned char[bytes]()}, staged{new unsigned char[bytes]()},
             out{new unsigned char[bytes]()};
     };
     side sides_[2];
-    int good_ = 0;                 // undisturbed turns
-    bool over_ = false;            // written by side 0 before the two meet
     double least_[3] = {1, 1, 1};  // seconds: more than any exchange takes
+    two_threads threads_{};
 
-    void meet(int me) {
-        const int here = sides_[me].at.load(std::memory_order_relaxed) + 1;
-        sides_[me].at.store(here, std::memory_order_release);
-        for (int spins = 0; sides_[1 - me].at.load(std::memory_order_acquire) < here; ++spins)
-            if (spins > 10'000) sched_yield();
+    /// Both threads call f, with their own side and the other's.
+    template <class F>
+    void both(F f) {
+        threads_.together([&] { f(sides_[1], sides_[0]); }, [&] { f(sides_[0], sides_[1]); });
     }
-    void exchange(int me, copying how) {
-        side &own = sides_[me], &peer = sides_[1 - me];
-        if (how == kernel) {
-            copy_from_process(getpid(), own.out.get(), peer.in.get(), bytes);
-            return;
-        }
-        if (how == streamed)
-            stream_bytes(own.staged.get(), own.in.get(), bytes);
-        else
-            copy_bytes(own.staged.get(), own.in.get(), bytes);
-        meet(me);
-        copy_bytes(own.out.get(), peer.staged.get(), bytes);
-    }
-    void take_turns(int me) {
-        const double begun = seconds_now();
-        double at = 0;
-        for (;;) {
-            if (me == 0) {
-                const double now = seconds_now();
-                good_ += now - at < undisturbed;
-                at = now;
-                over_ = good_ == turns || now - begun > most;
+    void exchange(copying how) {
+        // As between two calls: the input is written, the output read.
+        both([](side& own, side&) {
+            for (std::size_t i = 0; i < bytes; ++i) own.in[i] = static_cast<unsigned char>(i + own.out[i]);
+        });
+        least(least_[how], seconds_of([&] {
+            if (how == kernel) {
+                both([](side& own, side& peer) { copy_from_process(getpid(), own.out.get(), peer.in.get(), bytes); });
+                return;
             }
-            meet(me);
-            if (over_) return;
-            for (const copying how : {plain, streamed, kernel}) {
-                // As between two calls: the input is written, the output read.
-                for (std::size_t i = 0; i < bytes; ++i)
-                    sides_[me].in[i] = static_cast<unsigned char>(i + sides_[me].out[i]);
-                meet(me);
-                const double from = seconds_now();
-                exchange(me, how);
-                meet(me);
-                if (me != 0) continue;
-                const double took = seconds_now() - from;
-                if (took < least_[how]) least_[how] = took;
-            }
-        }
+            both([how](side& own, side&) {
+                how == streamed ? stream_bytes(own.staged.get(), own.in.get(), bytes)
+                                : copy_bytes(own.staged.get(), own.in.get(), bytes);
+            });
+            both([](side& own, side& peer) { copy_bytes(own.out.get(), peer.staged.get(), bytes); });
+        }));
     }
 };
 
 /// The figures of this machine, measured at the first call in a process, which takes a millisecond or two.
 inline const staging_figures& measured_staging() {
     static const staging_figures found = [] {
+        if (!second_core()) return staging_figures{};
         try {
-            return std::make_unique<staging_probe>()->run();
+            return staging_probe().run();
         } catch (const std::exception&) {  // no second thread, or no memory
             return staging_figures{};
         }
