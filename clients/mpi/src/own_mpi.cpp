@@ -3,6 +3,7 @@
 // where the program begins MPI, which it may have loaded after this library.
 #include "objects.hpp"
 
+#include <colls/detail/support/futex.hpp>
 #include <colls/mpi/detail/mpi_header.hpp>
 
 #include <dlfcn.h>
@@ -77,21 +78,28 @@ void refuse_other_mpi() {
     std::_Exit(1);
 }
 
+/// What comes before the program's MPI begins.
+void begin() {
+    refuse_other_mpi();
+    // Open MPI makes threads: a process that has some already waits 10 ms and more for the system to do this.
+    colls::detail::open_to_fences();
+}
+
 }  // namespace
 
 extern "C" {
 
 int MPI_Init(int* argc, char*** argv) {
-    refuse_other_mpi();
+    begin();
     return PMPI_Init(argc, argv);
 }
 int MPI_Init_thread(int* argc, char*** argv, int wanted, int* provided) {
-    refuse_other_mpi();
+    begin();
     return PMPI_Init_thread(argc, argv, wanted, provided);
 }
 #if MPI_VERSION >= 4
 int MPI_Session_init(MPI_Info info, MPI_Errhandler handler, MPI_Session* session) {
-    refuse_other_mpi();
+    begin();
     return PMPI_Session_init(info, handler, session);
 }
 #endif

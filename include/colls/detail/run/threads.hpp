@@ -5,6 +5,7 @@
 #include <colls/communicator.hpp>
 #include <colls/detail/call/run.hpp>
 #include <colls/detail/group/failure.hpp>
+#include <colls/detail/support/futex.hpp>
 #include <colls/detail/transport/threads/threads_group.hpp>
 
 #include <exception>
@@ -60,6 +61,7 @@ COLLS_INLINE void run(int n, rank_task f) {
         throw error(errc::invalid_argument,
             error_text() << "colls: threads::run of " << n << " ranks: a group has at least one");
     static_cast<void>(environment::read());  // an invalid value is reported here, not in a thread
+    if (n > 1) open_to_fences();             // a process that has threads already waits 10 ms for the system to do that
     outcome how;
     const unsigned number = groups_made.fetch_add(1, std::memory_order_relaxed);
     const auto shared = std::make_shared<threads_group>(n, n > cores());
