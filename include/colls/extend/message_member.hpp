@@ -39,7 +39,7 @@ public:
     /// After an error of `exchange`: true in a shrink, whose members cannot do without the new group. Form it by
     /// transports that need no agreement, and that the others hear, whether their exchange has failed or not: it is
     /// broken, with that error, and its members shrink it in turn. False: let the error through.
-    virtual bool forms_broken(const error& /*why*/) const { return false; }
+    virtual bool forms_broken(const error& why) const = 0;
 
 protected:
     /// For the library.
