@@ -496,6 +496,43 @@ void each_wait(colls::communicator& comm) {
 
 }  // namespace
 
+TEST_CASE(
+    "a measurement: another thread, on another core, does what it is asked while this one does its own", "[cores]") {
+    if (!colls::detail::second_core()) return;
+    const int here = sched_getcpu();
+    colls::detail::two_threads threads;
+    std::thread::id other;
+    bool may_come_here = true;
+    threads.ask([&] {
+        cpu_set_t set;
+        may_come_here = sched_getaffinity(0, sizeof set, &set) != 0 || CPU_ISSET(static_cast<std::size_t>(here), &set);
+        other = std::this_thread::get_id();
+    });
+    CHECK(other != std::thread::id());
+    CHECK(other != std::this_thread::get_id());
+    if (sched_getcpu() == here) CHECK(!may_come_here);  // else this thread may have moved before the other began
+    // Each waits for the other within one question.
+    for (int i = 1; i <= 100; ++i) {
+        std::atomic<int> own{0}, theirs{0};
+        const auto meet = [i](std::atomic<int>& mine, const std::atomic<int>& yours) {
+            mine.store(i);
+            while (yours.load() != i) std::this_thread::yield();
+        };
+        threads.together([&] { meet(theirs, own); }, [&] { meet(own, theirs); });
+    }
+    while (!threads.late()) std::this_thread::yield();
+}
+
+TEST_CASE("a measurement: figures are plausible, or the usual ones", "[cores]") {
+    const colls::extend::machine usual, found = colls::detail::measured();
+    CHECK(found.cores == colls::detail::cores());
+    CHECK(found.alpha > 1e-9);
+    CHECK(found.alpha < 2e-6);
+    CHECK(found.gamma > 1e-13);
+    CHECK((found.beta <= 0.7 * found.gamma || found.beta == usual.beta));
+    CHECK(found.near_below > 0);
+}
+
 TEST_CASE("wait hook: runs in every kind of wait, over every transport", "[wait]") {
     colls::set_wait_hook(
         [](void* all) {
