@@ -437,7 +437,9 @@ TEST_CASE("tls: groups from handles of endpoints, and a stranger among them", "[
         for (int i = 0; i < 3; ++i) {
             INFO(all.text(i));
             CHECK(all.of(i).code >= 100);
-            if (i != 1) CHECK(all.of(i).peer == 1);
+            // Process 0 may have left for that reason before 2 has come to it.
+            const bool came_late = i == 2 && all.of(i).peer == 0 && says(all.of(i).text, "is not there any more");
+            if (i != 1 && !came_late) CHECK(all.of(i).peer == 1);
         }
         INFO(all.text(1));
         CHECK((says(all.of(1).text, "certificate") || says(all.of(1).text, "TLS")));
