@@ -1015,6 +1015,14 @@ void use_communicators(int many) {
     MPI_Comm_free(&copy);
     sum_of_ranks(reversed);
     MPI_Comm_free(&reversed);
+    // A grid that leaves a rank out. (In MPICH 5.0 its group has that rank, too.)
+    MPI_Comm grid = MPI_COMM_NULL;
+    const int length = std::max(1, size - 1), around = 0;
+    MPI_Cart_create(MPI_COMM_WORLD, 1, &length, &around, 0, &grid);
+    if (grid != MPI_COMM_NULL) {
+        sum_of_ranks(grid);
+        MPI_Comm_free(&grid);
+    }
 
     // Many at a time, freed in another order than made.
     std::vector<MPI_Comm> some(static_cast<std::size_t>(std::min(many, 40)), MPI_COMM_NULL);
