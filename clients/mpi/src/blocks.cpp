@@ -7,15 +7,23 @@
 namespace colls_mpi {
 
 block_list::block_list(
-    const void* base, const numbers& counts, const numbers& displacements, MPI_Datatype type, int size) {
+    const void* base, MPI_Count count, MPI_Count stride, MPI_Datatype type, const block_order& order) {
     const layout l = layout_of(type);
-    fill(size, [&](int i) {
+    fill(order, [&](int i) {
+        return block{
+            displaced(base, i * static_cast<MPI_Aint>(stride) * l.extent), static_cast<std::size_t>(count), type, l};
+    });
+}
+block_list::block_list(const void* base, const numbers& counts, const numbers& displacements, MPI_Datatype type,
+    const block_order& order) {
+    const layout l = layout_of(type);
+    fill(order, [&](int i) {
         return block{displaced(base, displacements[i] * l.extent), static_cast<std::size_t>(counts[i]), type, l};
     });
 }
-block_list::block_list(
-    const void* base, const numbers& counts, const numbers& displacements, const MPI_Datatype types[], int size) {
-    fill(size, [&](int i) {
+block_list::block_list(const void* base, const numbers& counts, const numbers& displacements,
+    const MPI_Datatype types[], const block_order& order) {
+    fill(order, [&](int i) {
         // The type of an empty block is looked at by no one.
         const layout l = counts[i] > 0 ? layout_of(types[i]) : layout{};
         return block{displaced(base, displacements[i]), static_cast<std::size_t>(counts[i]), types[i], l};
@@ -23,10 +31,11 @@ block_list::block_list(
 }
 
 template <class BlockAt>
-void block_list::fill(int size, const BlockAt& block_at) {
+void block_list::fill(const block_order& order, const BlockAt& block_at) {
+    const int size = order.size();
     bytes_.reserve(static_cast<std::size_t>(size));
     for (int i = 0; i < size; ++i) {
-        const block b = block_at(i);
+        const block b = block_at(order[i]);
         const std::size_t bytes = colls::detail::capped_product(b.count, b.lies.size);
         if (bytes > 0) {
             if (total_ == 0) data_ = b.data;
@@ -35,7 +44,7 @@ void block_list::fill(int size, const BlockAt& block_at) {
         bytes_.push_back(bytes);
         total_ = colls::detail::capped_sum(total_, bytes);
     }
-    for (int i = 0; i < size && !in_row_; ++i) blocks_.push_back(block_at(i));
+    for (int i = 0; i < size && !in_row_; ++i) blocks_.push_back(block_at(order[i]));
 }
 
 std::size_t block_list::bytes_before(int i) const {

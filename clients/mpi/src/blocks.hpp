@@ -9,15 +9,31 @@
 
 namespace colls_mpi {
 
+/// Which of the program's blocks a list has.
+class block_order {
+public:
+    block_order(int size) : size_(size) {}  // all
+    block_order(const std::vector<int>& order) : size_(static_cast<int>(order.size())), order_(order.data()) {}
+    int size() const { return size_; }
+    int operator[](int i) const { return order_ == nullptr ? i : order_[i]; }
+
+private:
+    const int size_;
+    const int* const order_ = nullptr;
+};
+
 /// Where the blocks of a call lie.
 class block_list {
 public:
     block_list() = default;
+    /// Blocks of one length, from one to the next of `stride` elements.
+    block_list(const void* base, MPI_Count count, MPI_Count stride, MPI_Datatype type, const block_order& order);
     /// Displacements in elements, as of MPI_Gatherv.
-    block_list(const void* base, const numbers& counts, const numbers& displacements, MPI_Datatype type, int size);
+    block_list(const void* base, const numbers& counts, const numbers& displacements, MPI_Datatype type,
+        const block_order& order);
     /// Displacements in bytes, a type for each block, as of MPI_Alltoallw.
-    block_list(
-        const void* base, const numbers& counts, const numbers& displacements, const MPI_Datatype types[], int size);
+    block_list(const void* base, const numbers& counts, const numbers& displacements, const MPI_Datatype types[],
+        const block_order& order);
 
     /// The bytes of data in each block.
     const std::vector<std::size_t>& bytes() const { return bytes_; }
@@ -41,7 +57,7 @@ private:
         layout lies;
     };
     template <class BlockAt>
-    void fill(int size, const BlockAt& block_at);
+    void fill(const block_order& order, const BlockAt& block_at);
 
     std::vector<block> blocks_;  // none where all data lies in a row
     std::vector<kept_type> kept_;

@@ -28,14 +28,18 @@ enum class verdict : unsigned char {
 
 using colls::dynamic::blocking;
 
-/// What a collective is to `run`, `start` and `prepare`. Constructed with the group and the arguments of the call.
+/// What a collective is to `run`. Constructed with the group and the arguments of the call.
 template <class C>
-concept collective_call = requires(C& c, const C& looked_at, colls::communicator& comm) {
+concept blocking_call = requires(C& c, const C& looked_at, colls::communicator& comm) {
     { looked_at.says() } -> std::same_as<verdict>;
     c.template make<blocking>(comm);
+    c.finish();
+};
+/// The same to `start` and `prepare`.
+template <class C>
+concept collective_call = blocking_call<C> && requires(C& c, colls::communicator& comm) {
     { c.template make<colls::dynamic::start>(comm) } -> std::same_as<colls::operation>;
     c.keep_handles();  // the program may free datatypes and the operator before `finish`
-    c.finish();
 };
 
 /// Prints what has gone wrong, and returns what the error handler of the communicator leaves to be returned.
@@ -44,7 +48,7 @@ int failed(function which, MPI_Comm comm, int code, const char* text);
 /// Runs a blocking call that colls makes. Those that are outstanding on the communicator end first: all ranks have
 /// started them before this call, in which MPI may wait for all ranks, too. Those of other communicators are advanced
 /// by the wait hook meanwhile.
-template <collective_call Call>
+template <blocking_call Call>
 void perform(group& g, Call& call) {
     finish_outstanding_of(g);
     call.template make<blocking>(g.comm);
@@ -71,7 +75,7 @@ int by_colls_or_mpi(function which, MPI_Comm comm, const Ours& ours, const Their
 
 /// `use(group, call)` where the communicator has a group and the call says so. Else false: MPI runs the call. Where it
 /// may wait for all ranks in it, they meet before.
-template <collective_call Call, class Use, class... A>
+template <blocking_call Call, class Use, class... A>
 bool use_group(MPI_Comm comm, bool sound, const Use& use, const A&... arguments) {
     const shared_group* const g = sound ? group_of(comm) : nullptr;
     bool waits = g != nullptr && (*g)->several;
@@ -89,7 +93,7 @@ bool use_group(MPI_Comm comm, bool sound, const Use& use, const A&... arguments)
 
 /// A blocking call: by colls where the communicator has a group and the call says so, else `theirs()`. `sound`: the
 /// arguments that all ranks have are as MPI demands; else MPI reports them.
-template <collective_call Call, class Theirs, class... A>
+template <blocking_call Call, class Theirs, class... A>
 int run(function which, MPI_Comm comm, bool sound, const Theirs& theirs, const A&... arguments) {
     const auto by_group = [](const shared_group& g, Call& call) { perform(*g, call); };
     const auto ours = [&] { return use_group<Call>(comm, sound, by_group, arguments...); };

@@ -1,6 +1,5 @@
 // Functions of MPI that wait for all processes of a communicator, and have no non-blocking form that could stand in for
-// them: behind a barrier that advances what is outstanding. And the neighbourhood collectives, in their non-blocking
-// forms.
+// them: behind a barrier that advances what is outstanding.
 #include "configuration.hpp"
 #include "failure.hpp"
 #include "groups.hpp"
@@ -8,9 +7,7 @@
 
 #include <colls/mpi/detail/mpi_header.hpp>
 
-#include <cstddef>
 #include <cstdio>
-#include <vector>
 
 namespace {
 
@@ -29,37 +26,6 @@ int behind_others(MPI_Comm comm, const Call& call) {
         }
     }
     return call();
-}
-/// A process may be both neighbours of another one in some dimension: in a circle of one or two.
-[[maybe_unused]] bool has_a_neighbour_twice(MPI_Comm comm) {
-    int topology = MPI_UNDEFINED, dimensions = 0;
-    if (PMPI_Topo_test(comm, &topology) != MPI_SUCCESS || topology != MPI_CART) return false;
-    PMPI_Cartdim_get(comm, &dimensions);
-    const auto n = static_cast<std::size_t>(dimensions);
-    std::vector<int> lengths(n), periods(n), place(n);
-    PMPI_Cart_get(comm, dimensions, lengths.data(), periods.data(), place.data());
-    for (std::size_t i = 0; i < n; ++i)
-        if (periods[i] != 0 && lengths[i] <= 2) return true;
-    return false;
-}
-/// `start(request)` is the call in its non-blocking form.
-template <class Call, class Start>
-int neighbourly(const Call& call, const Start& start) {
-    if (!configured().on) return call();
-    MPI_Request request = MPI_REQUEST_NULL;
-    const int code = start(&request);
-    return code == MPI_SUCCESS ? complete(request, MPI_STATUS_IGNORE) : code;
-}
-/// The same, for calls that send each neighbour a block of its own. The non-blocking forms of Open MPI 4.1 exchange the
-/// blocks of a neighbour that is one twice.
-template <class Call, class Start>
-int neighbourly_to_each(MPI_Comm comm, const Call& call, const Start& start) {
-#ifdef OPEN_MPI
-    if (configured().on && comm != MPI_COMM_NULL && has_a_neighbour_twice(comm)) return behind_others(comm, call);
-#else
-    static_cast<void>(comm);
-#endif
-    return neighbourly(call, start);
 }
 
 }  // namespace

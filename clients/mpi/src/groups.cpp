@@ -151,6 +151,57 @@ void set_deadline(colls::communicator& comm) {
     if (!configured().timeout) comm.set_timeout(std::chrono::seconds::max());
 }
 
+/// `crosses`: blocks 2i and 2i + 1 are matched in reverse order where they are of one rank.
+neighbours arranged(const std::vector<int>& ranks, bool crosses) {
+    struct place {
+        int first, blocks;
+    };
+    std::map<int, place> places;
+    const auto rank_of = [&](int i) { return ranks[static_cast<std::size_t>(i)]; };
+    neighbours found;
+    found.count = static_cast<int>(ranks.size());
+    for (int i = 0; i < found.count; ++i) {
+        if (rank_of(i) == MPI_PROC_NULL) continue;
+        found.order.push_back(i);
+        found.most = std::max(found.most, ++places.try_emplace(rank_of(i), i, 0).first->second.blocks);
+    }
+    // Where no rank has two, they stay as they lie.
+    const auto key = [&](int i) { return std::pair(places[rank_of(i)].first, crosses ? i ^ 1 : i); };
+    std::sort(found.order.begin(), found.order.end(), [&](int a, int b) { return key(a) < key(b); });
+    for (const int i : found.order) found.ranks.push_back(rank_of(i));
+    return found;
+}
+neighbourhood neighbourhood_of(MPI_Comm comm, int rank) {
+    int topology = MPI_UNDEFINED;
+    PMPI_Topo_test(comm, &topology);
+    std::vector<int> from, to;
+    if (topology == MPI_CART) {
+        int dimensions = 0;
+        PMPI_Cartdim_get(comm, &dimensions);
+        for (int d = 0; d < dimensions; ++d) {
+            int below = MPI_PROC_NULL, above = MPI_PROC_NULL;
+            PMPI_Cart_shift(comm, d, 1, &below, &above);
+            from.insert(from.end(), {below, above});
+        }
+        to = from;
+    } else if (topology == MPI_GRAPH) {
+        int count = 0;
+        PMPI_Graph_neighbors_count(comm, rank, &count);
+        from.resize(static_cast<std::size_t>(count));
+        PMPI_Graph_neighbors(comm, rank, count, from.data());
+        to = from;
+    } else if (topology == MPI_DIST_GRAPH) {
+        int in = 0, out = 0, weighted = 0;
+        PMPI_Dist_graph_neighbors_count(comm, &in, &out, &weighted);
+        from.resize(static_cast<std::size_t>(in));
+        to.resize(static_cast<std::size_t>(out));
+        std::vector<int> weights_in(from), weights_out(to);
+        PMPI_Dist_graph_neighbors(comm, in, from.data(), weights_in.data(), out, to.data(), weights_out.data());
+    }
+    // In a Cartesian topology a block that is sent in one direction comes from the other one.
+    return {topology != MPI_UNDEFINED, arranged(from, topology == MPI_CART), arranged(to, false)};
+}
+
 const shared_group* make_group(MPI_Comm comm) {
     auto kept = std::make_unique<shared_group>(add_group());
     group& g = **kept;
@@ -162,6 +213,7 @@ const shared_group* make_group(MPI_Comm comm) {
     if (g.several && between == 0) {
         g.comm = join(comm, g);
         set_deadline(g.comm);
+        g.around = neighbourhood_of(comm, g.rank);
     }
     if (PMPI_Comm_set_attr(comm, keyval, kept.get()) != MPI_SUCCESS)
         throw colls::error(colls::errc::peer_failed, "colls: MPI_Comm_set_attr failed");

@@ -10,6 +10,19 @@
 
 namespace colls_mpi {
 
+/// The blocks that a rank sends, or receives, in the neighbourhood collectives.
+struct neighbours {
+    int count = 0;  ///< of blocks in the program's arrays, also for MPI_PROC_NULL
+    /// The blocks that are exchanged, and the rank of each. Those of one rank are together, in the order in which they
+    /// are matched.
+    std::vector<int> order, ranks;
+    int most = 0;  ///< blocks of one rank
+};
+struct neighbourhood {
+    bool exists = false;  ///< the communicator has a topology
+    neighbours sources, destinations;
+};
+
 struct group;
 using shared_group = std::shared_ptr<group>;
 
@@ -18,6 +31,7 @@ struct group {
     colls::communicator comm;  ///< of no group where the communicator's calls go to MPI
     int rank = 0, size = 0;
     bool several = false;  ///< as has_several_of_this_world
+    neighbourhood around;
     /// Non-blocking calls that are not over. They keep the group where the program frees the communicator.
     std::atomic<int> outstanding = 0;
     bool held_up = false;  ///< the next of them cannot begin yet; under the lock of outstanding.cpp

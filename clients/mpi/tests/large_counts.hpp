@@ -49,7 +49,10 @@ using address_type = MPI_Count;  // that of a datatype
 #define MPI_Isend MPI_Isend_c
 #define MPI_Mrecv MPI_Mrecv_c
 #define MPI_Neighbor_allgather MPI_Neighbor_allgather_c
+#define MPI_Neighbor_allgatherv MPI_Neighbor_allgatherv_c
 #define MPI_Neighbor_alltoall MPI_Neighbor_alltoall_c
+#define MPI_Neighbor_alltoallv MPI_Neighbor_alltoallv_c
+#define MPI_Neighbor_alltoallw MPI_Neighbor_alltoallw_c
 #define MPI_Op_create MPI_Op_create_c
 #define MPI_Recv MPI_Recv_c
 #define MPI_Recv_init MPI_Recv_init_c

@@ -528,6 +528,253 @@ void move_data(MPI_Comm comm, const ShapeOf& of, int units) {
     call(FORMS(Barrier, Ibarrier), comm);
 }
 
+// ---- data that neighbours exchange ----------------------------------------------------------------------------------
+
+/// A block between neighbours. `edge` tells those between two ranks apart: in a Cartesian topology where it leaves,
+/// else its number among them.
+struct neighbour {
+    int rank, edge;
+};
+struct neighbour_list {
+    std::vector<neighbour> from, to;
+};
+// What MPI says of the communicator's topology.
+neighbour_list neighbours_in(MPI_Comm comm) {
+    neighbour_list all;
+    int topology = MPI_UNDEFINED;
+    MPI_Topo_test(comm, &topology);
+    if (topology == MPI_CART) {
+        int dimensions = 0;
+        MPI_Cartdim_get(comm, &dimensions);
+        for (int d = 0; d < dimensions; ++d) {
+            int below = 0, above = 0;
+            MPI_Cart_shift(comm, d, 1, &below, &above);
+            // What comes from below has left upwards.
+            for (const auto& [rank, upwards] : {std::pair(below, 0), std::pair(above, 1)}) {
+                all.to.push_back({rank, 2 * d + upwards});
+                all.from.push_back({rank, 2 * d + 1 - upwards});
+            }
+        }
+        return all;
+    }
+    std::vector<int> from, to;
+    if (topology == MPI_GRAPH) {
+        int count = 0;
+        MPI_Graph_neighbors_count(comm, rank_in(comm), &count);
+        from.resize(static_cast<std::size_t>(count));
+        MPI_Graph_neighbors(comm, rank_in(comm), count, from.data());
+        to = from;
+    } else {
+        int in = 0, out = 0, weighted = 0;
+        MPI_Dist_graph_neighbors_count(comm, &in, &out, &weighted);
+        from.resize(static_cast<std::size_t>(in));
+        to.resize(static_cast<std::size_t>(out));
+        std::vector<int> in_weights(from), out_weights(to);
+        MPI_Dist_graph_neighbors(comm, in, from.data(), in_weights.data(), out, to.data(), out_weights.data());
+    }
+    const auto numbered = [](const std::vector<int>& ranks, std::vector<neighbour>& list) {
+        for (const int r : ranks) {
+            const auto before = [r](const neighbour& n) { return n.rank == r; };
+            list.push_back({r, static_cast<int>(std::count_if(list.begin(), list.end(), before))});
+        }
+    };
+    numbered(from, all.from);
+    numbered(to, all.to);
+    return all;
+}
+
+/// False: the calls are those of MPICH 4.0 itself, which matches several blocks between two ranks in other orders,
+/// fails in MPI_Neighbor_alltoallw on distributed graphs, and takes milliseconds for a call where ranks share cores.
+bool all_is_right() { return mpich_version() == 0 || (extremes && size_of(MPI_COMM_WORLD) > 1); }
+/// An array without elements. MPI refuses null, which a rank without neighbours may have.
+template <class T>
+std::vector<T> none() {
+    std::vector<T> list;
+    if (!extremes || size_of(MPI_COMM_WORLD) == 1) list.reserve(1);
+    return list;
+}
+/// All neighbourhood collectives, on one communicator. `of(rank)` is the shape that a rank uses.
+template <class ShapeOf>
+void move_among_neighbours(MPI_Comm comm, const ShapeOf& of, int units, const char* topology) {
+    const int rank = rank_in(comm), salt = ++salts, everyone = size_of(comm);
+    const shape &mine = of(rank), &other = of(rank + 1);
+    const neighbour_list all = neighbours_in(comm);
+    const int in = static_cast<int>(all.from.size()), out = static_cast<int>(all.to.size());
+    const auto length = [&](int from, int to, int edge) { return (from + 2 * to + edge) % 3 * units; };
+    // With gaps, in reverse order.
+    const auto place = [&](int i, int blocks) { return (blocks - 1 - i) * (2 * units + 1) + 1; };
+    const auto all_places = [&](int blocks) { return blocks * (2 * units + 1) + 1; };
+    const auto check = [&](const area& sent, const area& received, const char* name) {
+        sent.check((std::string(name) + ", input, " + topology).c_str());
+        received.check((std::string(name) + ", " + topology).c_str());
+    };
+    {
+        area sent(mine, units), received(other, units * in);
+        sent.put(0, units, rank, everyone, salt);
+        for (int i = 0; i < in; ++i)
+            if (const int r = all.from[static_cast<std::size_t>(i)].rank; r != MPI_PROC_NULL)
+                received.expect_data(i * units, units, r, everyone, salt);
+        calling("MPI_Neighbor_allgather", comm);
+        MPI_Neighbor_allgather(
+            sent.base(), sent.count(units), sent.type(), received.base(), received.count(units), received.type(), comm);
+        check(sent, received, "MPI_Neighbor_allgather");
+    }
+    {
+        std::vector<count_type> counts = none<count_type>();
+        std::vector<place_type> at = none<place_type>();
+        area sent(mine, length(rank, 0, 0)), received(other, all_places(in));
+        sent.put(0, length(rank, 0, 0), rank, everyone, salt);
+        for (int i = 0; i < in; ++i) {
+            const int r = all.from[static_cast<std::size_t>(i)].rank, n = r == MPI_PROC_NULL ? units : length(r, 0, 0);
+            counts.push_back(received.count(n));
+            at.push_back(received.count(place(i, in)));
+            if (r != MPI_PROC_NULL) received.expect_data(place(i, in), n, r, everyone, salt);
+        }
+        calling("MPI_Neighbor_allgatherv", comm);
+        MPI_Neighbor_allgatherv(sent.base(), sent.count(length(rank, 0, 0)), sent.type(), received.base(),
+            counts.data(), at.data(), received.type(), comm);
+        check(sent, received, "MPI_Neighbor_allgatherv");
+    }
+    {
+        area sent(mine, units * out), received(other, units * in);
+        for (int i = 0; i < out; ++i)
+            if (const auto [r, edge] = all.to[static_cast<std::size_t>(i)]; r != MPI_PROC_NULL)
+                sent.put(i * units, units, rank, r, salt + 1000 * edge);
+        for (int i = 0; i < in; ++i)
+            if (const auto [r, edge] = all.from[static_cast<std::size_t>(i)]; r != MPI_PROC_NULL)
+                received.expect_data(i * units, units, r, rank, salt + 1000 * edge);
+        calling("MPI_Neighbor_alltoall", comm);
+        MPI_Neighbor_alltoall(
+            sent.base(), sent.count(units), sent.type(), received.base(), received.count(units), received.type(), comm);
+        check(sent, received, "MPI_Neighbor_alltoall");
+    }
+    area sent(mine, all_places(out)), received(other, all_places(in)), received_w(other, all_places(in));
+    std::vector<count_type> sent_counts = none<count_type>(), counts = none<count_type>();
+    std::vector<place_type> sent_at = none<place_type>(), at = none<place_type>();
+    std::vector<MPI_Aint> sent_bytes_at = none<MPI_Aint>(), bytes_at = none<MPI_Aint>();
+    std::vector<MPI_Datatype> sent_types = none<MPI_Datatype>(), types = none<MPI_Datatype>();
+    sent_types.insert(sent_types.end(), all.to.size(), mine.type);
+    types.insert(types.end(), all.from.size(), other.type);
+    for (int i = 0; i < out; ++i) {
+        const auto [r, edge] = all.to[static_cast<std::size_t>(i)];
+        const int n = r == MPI_PROC_NULL ? units : length(rank, r, edge);
+        sent_counts.push_back(sent.count(n));
+        sent_at.push_back(sent.count(place(i, out)));
+        sent_bytes_at.push_back(sent.count(place(i, out)) * mine.extent);
+        if (r != MPI_PROC_NULL) sent.put(place(i, out), n, rank, r, salt + 1000 * edge);
+    }
+    for (int i = 0; i < in; ++i) {
+        const auto [r, edge] = all.from[static_cast<std::size_t>(i)];
+        const int n = r == MPI_PROC_NULL ? units : length(r, rank, edge);
+        counts.push_back(received.count(n));
+        at.push_back(received.count(place(i, in)));
+        bytes_at.push_back(received.count(place(i, in)) * other.extent);
+        for (area* const a : {&received, &received_w})
+            if (r != MPI_PROC_NULL) a->expect_data(place(i, in), n, r, rank, salt + 1000 * edge);
+    }
+    calling("MPI_Neighbor_alltoallv", comm);
+    MPI_Neighbor_alltoallv(sent.base(), sent_counts.data(), sent_at.data(), sent.type(), received.base(), counts.data(),
+        at.data(), received.type(), comm);
+    check(sent, received, "MPI_Neighbor_alltoallv");
+    int kind = MPI_UNDEFINED;
+    MPI_Topo_test(comm, &kind);
+    if (kind == MPI_DIST_GRAPH && !all_is_right()) return;
+    calling("MPI_Neighbor_alltoallw", comm);
+    MPI_Neighbor_alltoallw(sent.base(), sent_counts.data(), sent_bytes_at.data(), sent_types.data(), received_w.base(),
+        counts.data(), bytes_at.data(), types.data(), comm);
+    check(sent, received_w, "MPI_Neighbor_alltoallw");
+}
+
+/// Calls use(communicator, name) for topologies of each kind, some of them by chance, the same on all ranks.
+template <class Use>
+void with_topologies(const Use& use) {
+    const int size = size_of(MPI_COMM_WORLD), rank = rank_in(MPI_COMM_WORLD);
+    const auto use_and_free = [&](MPI_Comm comm, const char* name) {
+        const int behind = salts + 100;  // also on ranks that are not in it
+        if (comm != MPI_COMM_NULL) {
+            use(comm, name);
+            MPI_Comm_free(&comm);
+        }
+        salts = behind;
+    };
+    MPI_Comm comm = MPI_COMM_NULL;
+    // Lines and circles, also of two ranks and of one, where a rank is its own neighbour.
+    for (int periods = 0; periods < 4; ++periods)
+        for (int length = 1; length <= size; ++length) {
+            const int lengths[] = {length, size / length}, around[] = {periods & 1, periods >> 1};
+            if (!all_is_right() && ((around[0] != 0 && lengths[0] <= 2) || (around[1] != 0 && lengths[1] <= 2)))
+                continue;
+            MPI_Cart_create(MPI_COMM_WORLD, 2, lengths, around, periods & 1, &comm);
+            use_and_free(comm, "a grid");
+        }
+    std::uint32_t x = 12345;
+    const auto chance = [&x](std::uint32_t of) { return static_cast<int>((x = x * 1664525 + 1013904223) / 7 % of); };
+    for (int round = 0; round < 6; ++round) {
+        // How many edges there are from each rank to each other one. The last rank has no neighbours once.
+        const auto n = static_cast<std::size_t>(size);
+        std::vector<std::vector<int>> edges(n, std::vector<int>(n));
+        for (std::size_t a = 0; a < n; ++a)
+            for (std::size_t b = 0; b < n; ++b)
+                edges[a][b] = round == 2 && std::max(a, b) + 1 == n ? 0 : chance(round < 3 ? 2 : 4);
+        // The neighbours of a rank, by chance in another order on each, but from a node of MPI_Graph_create.
+        const auto listed = [&](const auto& edges_to) {
+            std::vector<int> list;
+            list.reserve(1);
+            for (int r = 0; r < size; ++r)
+                list.insert(list.end(), static_cast<std::size_t>(edges_to(static_cast<std::size_t>(r))), r);
+            for (std::size_t i = list.size(); i > 1; --i)
+                std::swap(list[i - 1], list[static_cast<std::size_t>(chance(static_cast<std::uint32_t>(i)))]);
+            return list;
+        };
+        std::vector<std::vector<int>> from, to;
+        for (std::size_t own = 0; own < n; ++own) {
+            from.push_back(listed([&](std::size_t r) { return edges[r][own]; }));
+            to.push_back(listed([&](std::size_t r) { return edges[own][r]; }));
+        }
+        if (round < 3 || all_is_right()) {
+            const std::vector<int>&own_from = from[static_cast<std::size_t>(rank)],
+                  &own_to = to[static_cast<std::size_t>(rank)];
+            MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, static_cast<int>(own_from.size()), own_from.data(),
+                MPI_UNWEIGHTED, static_cast<int>(own_to.size()), own_to.data(), MPI_UNWEIGHTED, MPI_INFO_NULL,
+                round & 1, &comm);
+            use_and_free(comm, "a distributed graph of neighbours");
+            // The edges from this rank, with weights.
+            const int degree = static_cast<int>(own_to.size());
+            const std::vector<int> weights(own_to.size() + 1, 3);
+            MPI_Dist_graph_create(
+                MPI_COMM_WORLD, 1, &rank, &degree, own_to.data(), weights.data(), MPI_INFO_NULL, round & 1, &comm);
+            use_and_free(comm, "a distributed graph");
+        }
+        if (round < 3) {
+            std::vector<int> ends, all;
+            all.reserve(1);
+            for (std::size_t a = 0; a < n; ++a) {
+                const std::vector<int> own = listed([&](std::size_t b) { return std::max(edges[a][b], edges[b][a]); });
+                all.insert(all.end(), own.begin(), own.end());
+                ends.push_back(static_cast<int>(all.size()));
+            }
+            MPI_Graph_create(MPI_COMM_WORLD, size, ends.data(), all.data(), 0, &comm);
+            use_and_free(comm, "a graph");
+        }
+    }
+}
+void use_neighbours(const std::vector<shape>& family, const shape& wide) {
+    with_topologies([&](MPI_Comm comm, const char* name) {
+        for (const int units : all_is_right() ? std::vector<int>{0, 1, 5, 400} : std::vector<int>{5}) {
+            move_among_neighbours(comm, [&](int) -> const shape& { return wide; }, units, name);
+            if (derived) move_among_neighbours(comm, [&](int) -> const shape& { return family[1]; }, units, name);
+            if (extremes)
+                move_among_neighbours(
+                    comm,
+                    [&](int r) -> const shape& { return family[static_cast<std::size_t>(r + units) % family.size()]; },
+                    units, name);
+        }
+        if (all_is_right()) move_among_neighbours(comm, [&](int) -> const shape& { return wide; }, 20000, name);
+        calling("MPI_Barrier", comm);
+        MPI_Barrier(comm);
+    });
+}
+
 // ---- reductions -----------------------------------------------------------------------------------------------------
 
 /// Elements as the program lays them out, between guards.
@@ -1015,6 +1262,14 @@ void use_communicators(int many) {
     MPI_Comm_free(&copy);
     sum_of_ranks(reversed);
     MPI_Comm_free(&reversed);
+    // A grid that leaves a rank out. (In MPICH 5.0 its group has that rank, too.)
+    MPI_Comm grid = MPI_COMM_NULL;
+    const int length = std::max(1, size - 1), around = 0;
+    MPI_Cart_create(MPI_COMM_WORLD, 1, &length, &around, 0, &grid);
+    if (grid != MPI_COMM_NULL) {
+        sum_of_ranks(grid);
+        MPI_Comm_free(&grid);
+    }
 
     // Many at a time, freed in another order than made.
     std::vector<MPI_Comm> some(static_cast<std::size_t>(std::min(many, 40)), MPI_COMM_NULL);
@@ -1250,6 +1505,7 @@ void progress_everywhere(MPI_Comm comm) {
     });
     both([&] {
         int neighbours[2] = {-1, -1};
+        calling("MPI_Neighbor_allgather", line);
         MPI_Neighbor_allgather(&rank, 1, MPI_INT, neighbours, 1, MPI_INT, line);
         expect(neighbours[0] == rank - 1 && (neighbours[1] == rank + 1 || rank == size - 1), "MPI_Neighbor_allgather");
     });
@@ -1261,6 +1517,7 @@ void progress_everywhere(MPI_Comm comm) {
     both([&] {
         const int left = (rank + size - 1) % size, right = (rank + 1) % size, own[] = {10 * rank, 10 * rank + 1};
         int from[2] = {-1, -1};
+        calling("MPI_Neighbor_alltoall", circle);
         MPI_Neighbor_alltoall(own, 1, MPI_INT, from, 1, MPI_INT, circle);
         expect(from[0] == 10 * left + 1 && from[1] == 10 * right, "MPI_Neighbor_alltoall");
     });
@@ -1769,6 +2026,7 @@ void make_errors() {
     expect(MPI_Bcast(&x, 1, MPI_DATATYPE_NULL, 0, comm) != MPI_SUCCESS, "no datatype is an error");
     expect(MPI_Allreduce(&x, &y, 1, MPI_INT, MPI_OP_NULL, comm) != MPI_SUCCESS, "no operator is an error");
     expect(MPI_Allreduce(&x, &y, 1, MPI_INT, MPI_MINLOC, comm) != MPI_SUCCESS, "MPI_MINLOC of MPI_INT is an error");
+    expect(MPI_Neighbor_alltoall(&x, 1, MPI_INT, &y, 1, MPI_INT, comm) != MPI_SUCCESS, "no topology is an error");
     expect(MPI_Barrier(MPI_COMM_NULL) != MPI_SUCCESS, "no communicator is an error");
     sum_of_ranks(comm);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
@@ -2317,6 +2575,7 @@ int main(int argc, char** argv) {
         for (const shape* const s : same) move_data(MPI_COMM_WORLD, [s](int) -> const shape& { return *s; }, units);
     }
     move_data(MPI_COMM_WORLD, [&](int) -> const shape& { return wide; }, 20000);
+    use_neighbours(family, wide);
     reduce_types(MPI_COMM_WORLD, is_given("types"));
     reduce_by_own_operators(MPI_COMM_WORLD);
     calls_are = form::started;
@@ -2375,7 +2634,7 @@ int main(int argc, char** argv) {
     MPI_Allreduce(&all_checked, &sum_checked, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
     if (rank == 0) {
         for (const auto& [name, c] : made) std::printf("called %s %ld %ld\n", name.c_str(), c.of_several, c.others);
-        std::printf("functions %d\n", with_persistent ? 51 : 34);
+        std::printf("functions %d\n", with_persistent ? 56 : 39);
         std::printf("%d ranks, %ld checked, %ld wrong\n", size, sum_checked, sum_wrong);
     }
     MPI_Finalize();

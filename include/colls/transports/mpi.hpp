@@ -49,7 +49,7 @@ struct options {
 /// with the text of MPI, where `users` returns errors (MPI_ERRORS_RETURN). Later errors of MPI are reported the same
 /// way, unless MPI ends the program: MPICH asks the handler of MPI_COMM_WORLD first, and launchers end all ranks when
 /// one dies. Over messages shrink throws unsupported where there is no options::spare. Cost: two to four MPI_Allgathers
-/// of 64 bytes at most; over messages one, MPI_Comm_create, one split and one broadcast; a spare group five more.
+/// of 64 bytes at most; over messages one, two splits and one broadcast; a spare group five more.
 communicator communicator_of(MPI_Comm users, const options& how = {});
 
 /// Makes progress for MPI: a hook for set_wait_hook, for groups that communicator_of has not made. Does nothing before

@@ -86,13 +86,10 @@ COLLS_INLINE communicator communicator_of(MPI_Comm users, const options& how) {
         if (!how.alone) colls::detail::join_groups_of_thread(comm.context());
         return comm;
     }
-    // Made anew instead of duplicated: MPI_Comm_dup would call the program's attribute callbacks.
+    // Not by MPI_Comm_dup, which would call the program's attribute callbacks; nor by MPI_Comm_create: in MPICH 5.0 the
+    // group of a grid that leaves ranks out has those, too, and then the new communicator waits for them.
     MPI_Comm own = MPI_COMM_NULL, host = MPI_COMM_NULL;
-    MPI_Group all = MPI_GROUP_NULL;
-    check(PMPI_Comm_group(users, &all), "MPI_Comm_group", rank);
-    const int made = PMPI_Comm_create(users, all, &own);
-    PMPI_Group_free(&all);
-    check(made, "MPI_Comm_create", rank);
+    check(PMPI_Comm_split(users, 0, rank, &own), "MPI_Comm_split", rank);
     const auto context = std::make_shared<mpi_context>(own);
     check(PMPI_Comm_split_type(own, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host), "MPI_Comm_split_type", rank);
     const colls::detail::cores_together together = cores_of(host, rank);
