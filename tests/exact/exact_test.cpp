@@ -542,7 +542,7 @@ TEMPLATE_TEST_CASE("exact calls: small floats are rounded once, not by way of fl
 TEMPLATE_TEST_CASE("exact: sums of addends near each other and far, as the integers make them", "[exact]", float,
     double, bfloat16, half) {
     using T = TestType;
-    constexpr std::size_t elements = 1024;
+    constexpr std::size_t elements = 1024, tile = colls::detail::lane_tile;
     constexpr int digits = std::is_same_v<T, double>  ? 53
                            : std::is_same_v<T, float> ? 24
                            : std::is_same_v<T, half>  ? 11
@@ -563,11 +563,13 @@ TEMPLATE_TEST_CASE("exact: sums of addends near each other and far, as the integ
             std::vector<T> x(elements * static_cast<std::size_t>(ranks)), made(elements), wanted(elements);
             for (std::size_t i = 0; i < x.size(); ++i) {
                 // Few bits, or all: ties, and what is just beside them.
-                const int bits = static_cast<int>(random.below(4));
+                const int bits = static_cast<int>(random.below(5));
                 double v = bits == 0   ? 1
                            : bits == 1 ? 1.5
-                           : bits == 2
-                               ? 2 - std::ldexp(1, 1 - digits)
+                           : bits == 2 ? 2 - std::ldexp(1, 1 - digits)
+                           : bits == 3
+                               ? 1 + std::ldexp(1, -1 - static_cast<int>(random.below(std::size_t{digits} - 1))) +
+                                     std::ldexp(1, 1 - digits)
                                : 1 + std::floor(std::ldexp(random.unit(), digits - 1)) * std::ldexp(1, 1 - digits);
                 const int down =
                     random.one_in(2) ? binades : static_cast<int>(random.below(static_cast<std::size_t>(binades) + 1));
@@ -580,6 +582,19 @@ TEMPLATE_TEST_CASE("exact: sums of addends near each other and far, as the integ
             colls::detail::sum_addends<T>(made.data(), rows.data(), ranks, elements, nullptr);
             different += std::memcmp(made.data(), wanted.data(), elements * sizeof(T)) != 0;
         }
+    // Whole tiles at the border: what is just beside a tie, of two addends and of three.
+    for (int down = 0; down < (std::is_same_v<T, half> ? 14 : 2 * digits + 8); ++down)
+        for (int tie = 1; tie < digits - 1; ++tie)
+            for (const int ranks : {2, 3}) {
+                const double addends[] = {
+                    1, std::ldexp(1 + std::ldexp(1, -tie) + std::ldexp(1, 1 - digits), -down), std::ldexp(1, -digits)};
+                std::vector<T> x, made(tile), wanted(tile);
+                for (int r = 0; r < ranks; ++r) x.insert(x.end(), tile, static_cast<T>(addends[r]));
+                const std::vector<colls::detail::operand> rows = rows_of(x, tile);
+                colls::detail::sum_one_by_one(rows.data(), ranks, 0, tile, wanted.data());
+                colls::detail::sum_addends<T>(made.data(), rows.data(), ranks, tile, nullptr);
+                different += std::memcmp(made.data(), wanted.data(), tile * sizeof(T)) != 0;
+            }
     CHECK(different == 0);
 }
 
