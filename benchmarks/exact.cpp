@@ -80,7 +80,7 @@ void measure_call(colls::communicator& comm, std::size_t bytes, const char* name
         colls::all_reduce(comm, std::span(&us, 1), colls::max);
         times.push_back(us);
     };
-    for (int round = 0; round < 501; ++round) {
+    for (int round = 0; round < (bytes > (std::size_t{1} << 20) ? 101 : 501); ++round) {
         take(plain, [&] { colls::all_reduce(comm, in, out, colls::sum); });
         take(reproducible, [&] { colls::all_reduce<colls::reproducible>(comm, in, out, colls::sum); });
         take(exact, [&] { colls::all_reduce(comm, in, out, colls::exact); });
@@ -101,7 +101,8 @@ int main(int argc, char** argv) {
         "| all_reduce of | bytes | plain, us | reproducible | exact | exact_all_reduce | times plain |\n"
         "|---|---|---|---|---|---|---|\n");
     colls::threads::run(ranks, [](colls::communicator& comm) {
-        for (const std::size_t bytes : {std::size_t{8}, std::size_t{65536}, std::size_t{1} << 20}) {
+        for (const std::size_t bytes :
+            {std::size_t{8}, std::size_t{65536}, std::size_t{1} << 20, std::size_t{1} << 24}) {
             measure_call<float>(comm, bytes, "float");
             measure_call<double>(comm, bytes, "double");
             measure_call<colls::bfloat16>(comm, bytes, "bfloat16");

@@ -21,11 +21,11 @@
 //   half              none
 // and rounds the result once. Addends within 19 binades of the greatest (bfloat16 35, double 33) have no error.
 //
-// Costs. An all_reduce of many numbers on up to 32 ranks, without a schedule, moves as many bytes as a plain one, in
-// two calls, and reduce_scatter in one. With a schedule, and on more ranks, all_reduce moves 1.75 of that, in three
-// calls; reduce and reduce_scatter an all_reduce of 1 byte a number (double 2) and their integers of 8 (16). Each call
-// allocates memory of the numbers' size, or of 9 bytes a number (double 18), which exact_all_reduce keeps. An exact_sum
-// is 56 bytes (double 280).
+// Costs. On up to 32 ranks (reduce: 4), without a schedule, and where they are started or prepared, calls are as plain
+// ones with colls::reproducible. With a schedule, and on more ranks, all_reduce moves 1.75 of the bytes, in three
+// calls; reduce and reduce_scatter an all_reduce of 1 byte a number (double 2) and their integers of 8 (16). Each of
+// these allocates memory of 9 bytes a number (double 18), which exact_all_reduce keeps. An exact_sum is 56 bytes
+// (double 280).
 #pragma once
 
 #include <colls/exact/exact_all_reduce.hpp>

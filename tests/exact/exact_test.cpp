@@ -288,13 +288,34 @@ void check_calls(colls::communicator& comm, const std::vector<T>& mine, std::spa
         prepared(in.as<T>(), out.as<T>());
         done(out, "prepared");
     }
+    {
+        const std::span<T> from = in.as<T>(), to = out.as<T>();
+        colls::plan plan = colls::prepare::all_reduce(comm, from, to, colls::exact);
+        for (int twice = 0; twice < 2; ++twice) {
+            plan.run();
+            done(out, "a plan");
+        }
+        colls::start::all_reduce(comm, from, colls::exact).wait();
+        done(in, "started in place");
+        colls::start::all_reduce<colls::direct>(comm, from, to, colls::exact).wait();
+        done(out, "started, direct");
+        colls::start::reduce(comm, from, to, colls::exact, n - 1).wait();
+        if (comm.rank() == n - 1) done(out, "a started reduce");
+    }
     colls::reduce(comm, in.as<T>(), out.as<T>(), colls::exact, n - 1);
     if (comm.rank() == n - 1) done(out, "reduce");
     const colls::buffer_block own = colls::block_of(mine.size(), n, comm.rank());
     guarded block(own.size * sizeof(T), sizeof(T));
     std::memcpy(in.data(), mine.data(), size);
+    const auto scattered = [&](const char* what) {
+        expect(equal<T>(block.as<T>(), want.subspan(own.offset, own.size)) && block.broken().empty(), what);
+        std::memset(block.data(), 0xee, own.size * sizeof(T));
+    };
     colls::reduce_scatter(comm, in.as<T>(), block.as<T>(), colls::exact);
-    expect(equal<T>(block.as<T>(), want.subspan(own.offset, own.size)) && block.broken().empty(), "reduce_scatter");
+    scattered("reduce_scatter");
+    const std::span<T> to_scatter = in.as<T>(), own_block = block.as<T>();
+    colls::start::reduce_scatter(comm, to_scatter, own_block, colls::exact).wait();
+    scattered("a started reduce_scatter");
     // Blocks of 1, 2, 3 ... elements, and for the last rank the rest, which may be none.
     std::vector<std::size_t> counts;
     std::size_t before = 0, left = mine.size();
@@ -436,13 +457,25 @@ TEST_CASE("exact calls: more ranks than doubles hold, long buffers, no elements"
     });
 }
 
+namespace {
+
+/// The beginnings of rows, as a fold's operands.
+template <class T>
+std::vector<colls::detail::operand> rows_of(const std::vector<T>& x, std::size_t stride) {
+    std::vector<colls::detail::operand> rows;
+    for (std::size_t at = 0; at + stride <= x.size(); at += stride) rows.push_back({x.data() + at});
+    return rows;
+}
+
+}  // namespace
+
 TEMPLATE_TEST_CASE(
     "exact calls: sums of addends at hand are those of the integers", "[exact]", float, double, bfloat16, half) {
     using T = TestType;
     random_source random(11);
     for (const int ranks : {1, 2, 3, 5, 32, 33})
         for (int k = any_bits; k < samples; ++k)
-            for (const std::size_t count : {std::size_t{0}, std::size_t{63}, std::size_t{64}, std::size_t{200}}) {
+            for (const std::size_t count : std::initializer_list<std::size_t>{0, 4, 5, 63, 64, 68, 200}) {
                 const std::size_t stride = count + 3;
                 const auto kind = static_cast<sample>(k);
                 const std::vector<T> x = numbers<T>(kind, stride * static_cast<std::size_t>(ranks), random);
@@ -460,7 +493,7 @@ TEMPLATE_TEST_CASE(
                 }
                 colls::detail::round_lanes(
                     levels.data(), sums.data(), sums.data() + count, count, ranks, wanted.data());
-                colls::detail::sum_addends<T>({x.data(), stride, ranks}, count, made.data());
+                colls::detail::sum_addends<T>(made.data(), rows_of(x, stride).data(), ranks, count, nullptr);
                 std::size_t bad = 0;
                 for (std::size_t i = 0; i < count; ++i) bad += raw(made[i]) != raw(wanted[i]);
                 INFO(ranks << " ranks, kind " << k << ", " << count << " elements");
@@ -509,29 +542,34 @@ TEMPLATE_TEST_CASE("exact calls: small floats are rounded once, not by way of fl
 TEMPLATE_TEST_CASE("exact: sums of addends near each other and far, as the integers make them", "[exact]", float,
     double, bfloat16, half) {
     using T = TestType;
-    constexpr std::size_t elements = 1024;
+    constexpr std::size_t elements = 1024, tile = colls::detail::lane_tile;
     constexpr int digits = std::is_same_v<T, double>  ? 53
                            : std::is_same_v<T, float> ? 24
                            : std::is_same_v<T, half>  ? 11
                                                       : 8;
+    constexpr std::size_t lowest = sizeof(T) == 8 ? 100 : 60;  // fields where subnormals may count lie below
     constexpr int highest = std::is_same_v<T, half> ? 15 : std::is_same_v<T, double> ? 1023 : 127;
     random_source random(9);
     std::size_t different = 0;
     for (const int ranks : {1, 2, 3, 7, 32})
-        for (int turn = 0; turn < 120; ++turn) {
+        for (int turn = 0; turn < 200; ++turn) {
             // All elements of a tile have the same range of exponents, so that most tiles are whole on one side.
-            const int binades = static_cast<int>(random.below(std::is_same_v<T, half> ? 12 : 2 * digits));
+            const int binades = static_cast<int>(random.below(std::is_same_v<T, half> ? 16 : 2 * digits + 8));
             const int top = turn % 8 == 0   ? highest
                             : turn % 8 == 1 ? binades + digits - highest
+                            : turn % 8 == 2 ? highest - static_cast<int>(random.below(8))
+                            : turn % 8 == 3 ? binades + static_cast<int>(random.below(lowest)) - highest
                                             : static_cast<int>(random.below(12));
             std::vector<T> x(elements * static_cast<std::size_t>(ranks)), made(elements), wanted(elements);
             for (std::size_t i = 0; i < x.size(); ++i) {
                 // Few bits, or all: ties, and what is just beside them.
-                const int bits = static_cast<int>(random.below(4));
+                const int bits = static_cast<int>(random.below(5));
                 double v = bits == 0   ? 1
                            : bits == 1 ? 1.5
-                           : bits == 2
-                               ? 2 - std::ldexp(1, 1 - digits)
+                           : bits == 2 ? 2 - std::ldexp(1, 1 - digits)
+                           : bits == 3
+                               ? 1 + std::ldexp(1, -1 - static_cast<int>(random.below(std::size_t{digits} - 1))) +
+                                     std::ldexp(1, 1 - digits)
                                : 1 + std::floor(std::ldexp(random.unit(), digits - 1)) * std::ldexp(1, 1 - digits);
                 const int down =
                     random.one_in(2) ? binades : static_cast<int>(random.below(static_cast<std::size_t>(binades) + 1));
@@ -539,11 +577,24 @@ TEMPLATE_TEST_CASE("exact: sums of addends near each other and far, as the integ
                 x[i] =
                     random.one_in(16) ? T(random.one_in(2) ? -0.0f : 0.0f) : static_cast<T>(random.one_in(2) ? -v : v);
             }
-            const colls::detail::addends_of<T> all{x.data(), elements, ranks};
-            colls::detail::sum_one_by_one(all, 0, elements, wanted.data());
-            colls::detail::sum_addends(all, elements, made.data());
+            const std::vector<colls::detail::operand> rows = rows_of(x, elements);
+            colls::detail::sum_one_by_one(rows.data(), ranks, 0, elements, wanted.data());
+            colls::detail::sum_addends<T>(made.data(), rows.data(), ranks, elements, nullptr);
             different += std::memcmp(made.data(), wanted.data(), elements * sizeof(T)) != 0;
         }
+    // Whole tiles at the border: what is just beside a tie, of two addends and of three.
+    for (int down = 0; down < (std::is_same_v<T, half> ? 14 : 2 * digits + 8); ++down)
+        for (int tie = 1; tie < digits - 1; ++tie)
+            for (const int ranks : {2, 3}) {
+                const double addends[] = {
+                    1, std::ldexp(1 + std::ldexp(1, -tie) + std::ldexp(1, 1 - digits), -down), std::ldexp(1, -digits)};
+                std::vector<T> x, made(tile), wanted(tile);
+                for (int r = 0; r < ranks; ++r) x.insert(x.end(), tile, static_cast<T>(addends[r]));
+                const std::vector<colls::detail::operand> rows = rows_of(x, tile);
+                colls::detail::sum_one_by_one(rows.data(), ranks, 0, tile, wanted.data());
+                colls::detail::sum_addends<T>(made.data(), rows.data(), ranks, tile, nullptr);
+                different += std::memcmp(made.data(), wanted.data(), tile * sizeof(T)) != 0;
+            }
     CHECK(different == 0);
 }
 

@@ -84,12 +84,12 @@ void gathers(colls::communicator& comm) {
 template <int count>
 void reduce_exactly(colls::communicator& comm) {
     std::vector<float> x(count, 1);
-    colls::all_reduce(comm, x, colls::exact);
+    colls::all_reduce<colls::ring>(comm, x, colls::exact);
     colls::barrier(comm);
 }
 void reduce_halves(colls::communicator& comm) {
     std::vector<colls::half> x(10);
-    colls::all_reduce(comm, x, colls::exact);
+    colls::all_reduce<colls::ring>(comm, x, colls::exact);
 }
 void gathers_as_exact(colls::communicator& comm) {
     std::vector<float> x(10), all(30);

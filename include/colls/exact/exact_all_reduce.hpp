@@ -3,10 +3,9 @@
 //     colls::all_reduce(comm, gradients, colls::exact);                 // float, double, bfloat16 or half
 //     colls::all_reduce<colls::ring>(comm, in, out, colls::exact);
 //
-// How it works, on up to 32 ranks where no schedule is named: every rank gets the addends of its block from all others
-// (an all_to_all), sums each element's as integers in a unit that the greatest exponent among them gives, rounded to
-// nearest even, rounds the sum once, and an all_gather hands the numbers round: as many bytes as a plain all_reduce. Of
-// a few KB together all addends go to every rank.
+// How it works, on up to 32 ranks where no schedule is named, and in calls that are started or prepared: a schedule
+// that folds all addends of an element at once sums them as integers in a unit that the greatest exponent among them
+// gives, rounded to nearest even, and rounds the sum once. It moves as many bytes as a plain call.
 //
 // With a schedule, and on more ranks: an all_reduce by max finds each element's greatest exponent (1 byte each, 2 for
 // double). In the unit that this gives every rank writes its addend as an integer of 64 bits (double: two), rounded to
@@ -28,8 +27,8 @@
 
 namespace colls::inline v1 {
 
-/// An all_reduce with colls::exact that keeps its memory from call to call: of at most 2^18 elements, or 9 bytes
-/// (double: 18) for each of this many.
+/// An all_reduce with colls::exact that keeps its memory from call to call: with a schedule, and on more than 32 ranks,
+/// 9 bytes (double: 18) for each of at most 2^18 elements.
 template <class T, class Schedule = automatic>
 class exact_all_reduce {
     static_assert(
@@ -85,6 +84,8 @@ void reduce(communicator& comm, In&& in, Out&& out, const exact_t&, int root, co
         detail::refuse_exact(comm, "colls: reduce with colls::exact: the root is out of range");
     if (comm.rank() == root && from.size() != to.size())
         detail::refuse_exact(comm, "colls: reduce with colls::exact: input and output differ in length");
+    if (detail::exact_at_once<Schedule, V...>(comm, detail::exact_few_to_root))
+        return blocking::reduce(comm, from, to, exact, root);
     const detail::exact_call_scope<T> whole(comm, collective::reduce, from.size(), root);
     detail::exact_work<T> work(comm, from.size());
     work.template contribute<automatic>(from);
@@ -101,10 +102,9 @@ void reduce_scatter(communicator& comm, In&& in, Out&& out, const exact_t&, cons
     const buffer_block own = block_of(from.size(), comm.size(), comm.rank());
     if (to.size() != own.size)
         detail::refuse_exact(comm, "colls: reduce_scatter with colls::exact: the output is not as long as the block");
+    if (detail::exact_at_once<Schedule, V...>(comm, detail::exact_few_ranks))
+        return blocking::reduce_scatter(comm, from, to, exact);
     const detail::exact_call_scope<T> whole(comm, collective::reduce_scatter, from.size());
-    if constexpr (detail::is_chosen_by_library<Schedule> && sizeof...(V) == 0)
-        if (comm.size() <= detail::exact_few_ranks)
-            return detail::exact_addends<T>(comm, from.size()).reduce_scatter(from, to);
     detail::exact_work<T> work(comm, from.size());
     work.template contribute<automatic>(from);
     work.template add_blocks<Schedule>(schedule...);
@@ -128,10 +128,9 @@ void reduce_scatter_v(
     if (sizes.size() != static_cast<std::size_t>(comm.size()) || all != from.size() || sizes[rank] != to.size())
         detail::refuse_exact(
             comm, "colls: reduce_scatter_v with colls::exact: the counts are not those of the ranks' blocks");
+    if (detail::exact_at_once<Schedule, V...>(comm, detail::exact_few_ranks))
+        return blocking::reduce_scatter_v(comm, from, to, sizes, exact);
     const detail::exact_call_scope<T> whole(comm, collective::reduce_scatter, from.size());
-    if constexpr (detail::is_chosen_by_library<Schedule> && sizeof...(V) == 0)
-        if (comm.size() <= detail::exact_few_ranks)
-            return detail::exact_addends<T>(comm, to.size() * sizes.size()).reduce_scatter(from, to, sizes);
     detail::exact_work<T> work(comm, from.size());
     work.template contribute<automatic>(from);
     const buffer_block own{before, to.size()};

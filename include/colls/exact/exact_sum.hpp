@@ -10,6 +10,7 @@
 // of the addends.
 #pragma once
 
+#include <colls/exact/detail/addend_sums.hpp>
 #include <colls/exact/detail/block_sums.hpp>
 #include <colls/exact/detail/number_format.hpp>
 #include <colls/operators.hpp>
@@ -248,6 +249,8 @@ private:
 /// Adds exact_sums; in calls on buffers of numbers (exact.hpp), the sum of these.
 struct exact_t {
     static constexpr bool commutative = true, pure = true;
+    template <class T>
+    static constexpr bool at_once_on = detail::is_exact_number<T>;
     template <class T>
     constexpr exact_sum<T> operator()(const exact_sum<T>& a, const exact_sum<T>& b) const {
         return a + b;

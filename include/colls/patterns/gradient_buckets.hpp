@@ -15,7 +15,6 @@
 #include <colls/blocks.hpp>
 #include <colls/collectives.hpp>
 #include <colls/detail/support/sizes.hpp>
-#include <colls/exact/detail/addend_sums.hpp>
 #include <colls/exact/exact_sum.hpp>
 #include <colls/operators.hpp>
 #include <colls/patterns/packed_spans.hpp>
@@ -54,10 +53,7 @@ struct bucket_options {
 /// once the communicator is whole again (communicator::shrink); the gradients are unspecified. Nothing is allocated
 /// after the first step, except for scratch memory where more buckets are in flight than in all steps before.
 ///
-/// By colls::exact (exact.hpp) ready() starts the first half of a bucket's exchange, an all_to_all of addends, and
-/// wait() makes the second, an all_gather of sums, of all buckets: the same bytes as an all_reduce, of which half may
-/// overlap with back-propagation. Each bucket needs its bytes of memory once more. On more than 32 ranks sums are slow:
-/// one number at a time.
+/// By colls::exact (exact.hpp), on more than 32 ranks, sums are slow: one number at a time.
 ///
 /// Costs an all_reduce for each bucket; of buckets that are not in place also their bytes of memory and two copies.
 template <class T>
@@ -81,22 +77,20 @@ public:
           rank_(comm.rank()),
           ranks_(comm.size()),
           averages_(std::is_same_v<Op, avg_t>),
+          is_exact_(std::is_same_v<Op, exact_t>),
           participants_(comm.size()) {
         constexpr bool is_exact = std::is_same_v<Op, exact_t>;
         static_assert(std::is_same_v<Op, sum_t> || std::is_same_v<Op, avg_t> || is_exact,
             "colls: gradient_buckets takes colls::sum, colls::avg or colls::exact");
         static_assert(
             !is_exact || sizeof...(Schedule) == 0, "colls: gradient_buckets by colls::exact takes no schedule");
-        if constexpr (is_exact) {
-            static_assert(detail::is_exact_number<T>,
-                "colls: gradient_buckets by colls::exact takes float, double, colls::bfloat16 or colls::half");
-            sum_addends_ = detail::sum_addends<T>;
-        }
+        static_assert(!is_exact || detail::is_exact_number<T>,
+            "colls: gradient_buckets by colls::exact takes float, double, colls::bfloat16 or colls::half");
         check_registration(comm, options);
         fill_buckets(comm, options.bucket_bytes);
         for (bucket& b : buckets_) {
             const std::span<T> data = b.data.whole();
-            if constexpr (is_exact) prepare_exact(comm, data);
+            if constexpr (is_exact) plans_.push_back(prepare::all_reduce(comm, data, exact));
             // With uneven steps the divisor is known in wait() only.
             else if (averages_ && !options.uneven)
                 plans_.push_back(prepare::all_reduce(comm, data, avg, schedule...));
@@ -200,12 +194,6 @@ private:
         std::size_t first, size;  // its gradients
         std::size_t missing;      // those that are not ready yet
     };
-    /// What a bucket has by colls::exact.
-    struct exact_half {
-        memory<T> addends;  // of the rank's block, of all ranks
-        std::span<T> sums;  // the block
-        plan gather;        // of all blocks
-    };
 
     [[noreturn]] void refuse(const std::string& why) const {
         throw error(errc::invalid_argument,
@@ -227,7 +215,7 @@ private:
         for (const std::span<T>& gradient : gradients_) all.push_back(static_cast<long long>(gradient.size()));
         all.push_back(static_cast<long long>(std::min(options.bucket_bytes, detail::longest_memory)));
         all.push_back(options.uneven ? 1 : 0);
-        all.push_back(averages_ ? 1 : sum_addends_ != nullptr ? 2 : 0);
+        all.push_back(averages_ ? 1 : is_exact_ ? 2 : 0);
         const std::size_t values = all.size();
         for (std::size_t i = 0; i < values; ++i) all.push_back(-all[i]);
         all_reduce(comm, all, max);
@@ -262,17 +250,6 @@ private:
         }
     }
 
-    void prepare_exact(communicator& comm, std::span<T> data) {
-        const buffer_block own = block_of(data.size(), ranks_, rank_);
-        std::vector<std::size_t> sent;
-        for (const buffer_block block : buffer_blocks(data.size(), ranks_)) sent.push_back(block.size);
-        const std::vector<std::size_t> received(sent.size(), own.size);
-        memory<T> addends = comm.template allocate<T>(own.size * sent.size());
-        const std::span<T> sums = data.subspan(own.offset, own.size);
-        plans_.push_back(prepare::all_to_all_v(comm, data, addends, sent, received));
-        exact_.push_back({std::move(addends), sums, prepare::all_gather(comm, sums, data)});
-    }
-
     bool has_begun_step() const { return std::ranges::find(is_ready_, true) != is_ready_.end(); }
 
     /// Begins a step in which this rank takes part (1) or not (0).
@@ -291,12 +268,6 @@ private:
         try {
             counting_.wait();
             if (count_) participants_ = (*count_)[0];
-            for (std::size_t b = 0; b < exact_.size(); ++b) {
-                exact_half& part = exact_[b];
-                in_flight_[b].wait();
-                sum_addends_({part.addends.data(), part.sums.size(), ranks_}, part.sums.size(), part.sums.data());
-                in_flight_[b] = part.gather.start();
-            }
             for (std::size_t b = 0; b < buckets_.size(); ++b) {
                 in_flight_[b].wait();
                 packed_spans<T>& data = buckets_[b].data;
@@ -325,17 +296,15 @@ private:
     std::vector<bool> is_ready_;
     std::vector<std::size_t> bucket_of_;  // of each gradient
     int rank_, ranks_;
-    bool averages_;
-    void (*sum_addends_)(const detail::addends_of<T>&, std::size_t, T*) = nullptr;  // by colls::exact
-    bool exchanges_ = true;                                                         // false within no_sync
-    bool began_ = false;  // this step's first call has been made
+    bool averages_, is_exact_;
+    bool exchanges_ = true;  // false within no_sync
+    bool began_ = false;     // this step's first call has been made
     int participants_;
     std::size_t started_ = 0, over_ = 0;  // buckets of this step
 
     // Destroyed from the last to the first: operations before what they use.
     std::vector<bucket> buckets_;
     std::optional<memory<int>> count_;  // of uneven ranks: those that take part in this step
-    std::vector<exact_half> exact_;     // of each bucket, by colls::exact
     std::vector<plan> plans_;
     std::optional<plan> count_plan_;
     operation counting_;

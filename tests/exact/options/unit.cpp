@@ -18,7 +18,9 @@ void sum_of(const void* addends, int ranks, std::size_t count, const sums& made)
     const std::size_t all = static_cast<std::size_t>(ranks) * count;
     std::vector<T> x(all), out(count);
     std::memcpy(x.data(), addends, all * sizeof(T));
-    colls::detail::sum_addends<T>({x.data(), count, ranks}, count, out.data());
+    std::vector<colls::detail::operand> rows;
+    for (std::size_t at = 0; at < all; at += count) rows.push_back({x.data() + at});
+    colls::detail::sum_addends<T>(out.data(), rows.data(), ranks, count, nullptr);
     std::memcpy(made.at_hand, out.data(), count * sizeof(T));
 
     std::vector<colls::detail::level_of<T>> levels(count), own(count);

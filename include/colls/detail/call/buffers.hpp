@@ -76,7 +76,8 @@ constexpr bool expect_fold() {
         constexpr bool is_function = std::is_function_v<Op>;
         static_assert(!is_function, "colls: this operator is a function: pass its address, &f");
         if constexpr (!is_function) {
-            constexpr bool takes = operator_on<Op, T>, fits = !takes || !scan || !has_finish<Op, T>;
+            constexpr bool takes = operator_on<Op, T> || (folds_at_once<Op, T>() && !scan),
+                           fits = !takes || !scan || !has_finish<Op, T>;
             static_assert(
                 takes, "colls: this operator does not take this element type: it must be const-callable as T(T, T)");
             static_assert(fits,

@@ -105,7 +105,7 @@ std::conditional_t<std::is_empty_v<S>, const any_schedule&, any_schedule> schedu
 
 /// A request, with what its types say. `fine`: buffers and operator are what the call needs; otherwise the compiler has
 /// reported an error, and nothing more is compiled. `ordered`: the operator is not known to commute. `straight`: it
-/// goes from rank to rank alone, since ranks between would not know how much they pass on.
+/// goes from rank to rank alone: ranks between would not know how much they pass on, or cannot fold a part.
 template <collective C, bool fine, bool ordered = false, bool straight = false>
 struct typed_request {
     request q;
@@ -120,10 +120,11 @@ typename Mode::result submit(Comm& comm, typed_request<C, fine, ordered, straigh
         "colls: too many arguments: a call takes one schedule value at most, as its last argument");
     static_assert(!straight || std::is_same_v<named, automatic> || std::is_same_v<named, direct>,
         "colls: gather_v, scatter_v and all_to_all_v go straight from rank to rank (direct): ranks between would not "
-        "know how much they pass on");
+        "know how much they pass on; so do calls by colls::exact on numbers that are started or prepared");
     const rank_handle& rank = comm.handle();
     request& q = typed.q;
-    q.reproducible = argument::constrained;
+    constexpr bool constrained = argument::constrained || (straight && reduces(C));  // to single folds
+    q.reproducible = constrained;
     if constexpr (!fine || argument::values > 1) {
         __builtin_trap();
     } else if constexpr (std::is_same_v<named, automatic>) {
@@ -131,7 +132,6 @@ typename Mode::result submit(Comm& comm, typed_request<C, fine, ordered, straigh
     } else {
         using S = named;
         const any_schedule& s = [&]() -> decltype(auto) {
-            constexpr bool constrained = argument::constrained;
             if constexpr (argument::values != 0 && !straight)
                 return schedule_for_call<C, ordered, constrained>(schedule_value(value...));
             else if constexpr (requires(S by_levels) { by_levels.node = 0; })
@@ -297,7 +297,9 @@ private:
     template <collective C, class In, class Out, class A, class B, class Op>
     static auto fold(A& in, B& out, const Op& op, int root = 0) {
         constexpr bool fine = detail::expect_fold<Mode::keeps, is_scan(C), In, Out, Op>();
-        detail::typed_request<C, fine, !is_commutative<Op, detail::element_of<In>>> r{detail::request(C, root)};
+        constexpr bool at_once = fine && detail::folds_at_once<Op, detail::element_of<Out>>();
+        detail::typed_request<C, fine, !is_commutative<Op, detail::element_of<In>>, at_once> r{
+            detail::request(C, root)};
         if constexpr (fine) {
             detail::set_buffers(r.q, in, out);
             detail::set_operator<Mode::keeps, detail::element_of<Out>>(r.q, op);

@@ -128,6 +128,15 @@ constexpr bool is_pure() {
         return is_std_commutative<Op>();
 }
 
+/// Whether all contributions of T have to be at hand where Op folds them, by an op_table of its own.
+template <class Op, class T>
+constexpr bool folds_at_once() {
+    if constexpr (requires { Op::template at_once_on<T>; })
+        return Op::template at_once_on<T>;
+    else
+        return false;
+}
+
 /// What Op folds elements of type T in: see accumulator_of.
 template <class T, class Op>
 struct accumulator {

@@ -4,11 +4,11 @@
 // A block's greatest exponent gives a unit u so large that every lane's sum of multiples of u is exact in double. Each
 // number is cut at u: hi = (x + 1.5 * 2^52 u) - 1.5 * 2^52 u is a multiple of u, and x - hi, which is exact too, is cut
 // at the next unit. Numbers of similar size need one cut or two, others a few more (Demmel and Nguyen 2015 bin numbers
-// so).
+// so): up to four in one pass.
 //
 // Compiled for the baseline and for AVX2, as the reduce loops are; a caller runs it while it rounds to nearest. Blocks
-// that hold subnormals, numbers near the end of double's range, infinities or NaNs are added number by number, by
-// integers.
+// that hold subnormal doubles, numbers near the end of double's range, infinities or NaNs are added number by number,
+// by integers.
 #pragma once
 
 #include <colls/detail/support/for_processor.hpp>
@@ -33,28 +33,25 @@ struct scaled_integer {
     int exponent;
 };
 
-/// What became of a block: the integers that it sums to, or that it must be added number by number.
-struct block_result {
-    scaled_integer sums[2];
-    int count = 0;
-    /// The numbers, the greatest of exponent `top`, are spread too far for two cuts.
-    bool is_spread = false;
-    int top = 0;
-    bool is_summed = false;
+/// How a block is summed: by so many cuts, the first at the exponent `top`. 0: it is zeros; less: number by number.
+struct block_cuts {
+    int cuts = -1, top = 0;
 };
 
-/// Vectors of four numbers, and of integers of 32 bytes. (g++ ignores the attribute on a type that depends on a
-/// template's parameter, and makes slow code of vectors that no register holds.)
+/// Vectors of four numbers, and of numbers and integers of 32 bytes. (g++ ignores the attribute on a type that depends
+/// on a template's parameter, and makes slow code of vectors that no register holds.)
 template <class X>
 struct vectors_of;
 template <>
 struct vectors_of<float> {
     using four = float __attribute__((vector_size(16)));
+    using whole = float __attribute__((vector_size(32)));
     using integers = std::int32_t __attribute__((vector_size(32)));
 };
 template <>
 struct vectors_of<double> {
     using four = double __attribute__((vector_size(32)));
+    using whole = four;
     using integers = std::int64_t __attribute__((vector_size(32)));
 };
 
@@ -74,10 +71,13 @@ struct block_loops {
     static_assert(length / step == std::size_t{1} << grows);
     /// The unit is 2^(greatest exponent - below): 2^grows numbers below 2^(greatest exponent + 1) are 2^53 units.
     static constexpr int below = 52 - grows;
-    /// What a cut leaves is at most half a unit: the next unit lies so far below.
-    static constexpr int below_next = below + 1 + below;
+    /// What a cut leaves is at most half a unit: so far from each other the exponents of two cuts lie.
+    static constexpr int apart = below + 1;
+    /// Made in one pass.
+    static constexpr int most_cuts = 4;
     /// Where double itself could overflow, or lose what is subnormal: exponents of the greatest number.
-    static constexpr int highest = 950, least = -900;
+    static constexpr int highest = 950, least = -800;
+    static_assert(least - (most_cuts - 1) * apart - below > -1022);
 
     // By reference: functions that pass vectors have another ABI on each processor, of which g++ warns.
     [[gnu::always_inline]] static void load(doubles& to, const X* x) {
@@ -138,7 +138,7 @@ struct block_loops {
     };
 
     /// `count`: a multiple of step, at most length.
-    [[gnu::always_inline]] static void sum(const X* x, std::size_t count, block_result& made) {
+    [[gnu::always_inline]] static void measure(const X* x, std::size_t count, block_cuts& made) {
         constexpr std::size_t held = sizeof(integers) / sizeof(integer);
         bounds one, two;
         one.clear();
@@ -153,87 +153,80 @@ struct block_loops {
             most = one.most[l] > most ? one.most[l] : most;
             low = one.low[l] < low ? one.low[l] : low;
         }
-        made.is_summed = most == 0;
-        if (most == 0) return;
-        const int top = exponent_of(most), bottom = exponent_of(static_cast<integer>(low + bounds::without_sign));
-        if (top > format::bias || bottom < 1 - format::bias) return;
-        if (sizeof(X) == 8 && (top > highest || top < least)) return;
-        const int last_bit = bottom - format::digits + 1;
-        made.is_summed = last_bit >= top - below_next;
-        made.is_spread = !made.is_summed;
-        made.top = top;
-        if (made.is_spread) return;
-        if (last_bit >= top - below) {
-            sums s;
-            s.clear();
-            const auto take = [](const X* from, doubles& sum) {
-                doubles v;
-                load(v, from);
-                sum += v;
-            };
-            for (std::size_t i = 0; i < count; i += step) {
-                take(x + i, s.a);
-                take(x + i + 4, s.b);
-                take(x + i + 8, s.c);
-                take(x + i + 12, s.d);
-            }
-            made.sums[0] = s.total(top - below);
-            made.count = 1;
-            return;
-        }
-        const double cut = 1.5 * power(52 + top - below);
-        sums s, rest;
-        s.clear();
-        rest.clear();
-        const regrouping_fence fence;
-        const auto take = [=](const X* from, doubles& sum, doubles& left) {
-            doubles v, hi;
-            load(v, from);
-            round(hi, v, cut, fence);
-            sum += hi;
-            v -= hi;
-            fence.after<words>(v);
-            left += v;
-        };
-        for (std::size_t i = 0; i < count; i += step) {
-            take(x + i, s.a, rest.a);
-            take(x + i + 4, s.b, rest.b);
-            take(x + i + 8, s.c, rest.c);
-            take(x + i + 12, s.d, rest.d);
-        }
-        made.sums[0] = s.total(top - below);
-        made.sums[1] = rest.total(top - below_next);
-        made.count = 2;
+        if (most == 0) made.cuts = 0;
+        made.top = exponent_of(most);
+        int bottom = exponent_of(static_cast<integer>(low + bounds::without_sign));
+        if (sizeof(X) == 4 && bottom < 1 - format::bias) bottom = 1 - format::bias;  // a double that is not subnormal
+        if (made.cuts == 0 || made.top > format::bias || bottom < 1 - format::bias) return;
+        if (sizeof(X) == 8 && (made.top > highest || made.top < least)) return;
+        const int under = made.top - below - (bottom - format::digits + 1);
+        made.cuts = 1 + (under > 0 ? (under + apart - 1) / apart : 0);
     }
 
-    /// Cuts `count` numbers, whose greatest exponent is `top`, at its unit; x keeps what is left. Returns the greatest
-    /// magnitude of that, as bits.
-    [[gnu::always_inline]] static std::int64_t cut_once(double* x, std::size_t count, int top, scaled_integer& made) {
-        const double cut = 1.5 * power(52 + top - below);
-        sums s;
-        typename block_loops<double>::bounds rest;
-        s.clear();
-        rest.clear();
-        const regrouping_fence fence;
-        const auto take = [&](double* from, doubles& sum) {
-            doubles v, hi;
-            std::memcpy(&v, from, sizeof v);
-            round(hi, v, cut, fence);
-            const doubles left = v - hi;
-            sum += hi;
-            std::memcpy(from, &left, sizeof left);
-            rest.take(from);
-        };
-        for (std::size_t i = 0; i < count; i += step) {
-            take(x + i, s.a);
-            take(x + i + 4, s.b);
-            take(x + i + 8, s.c);
-            take(x + i + 12, s.d);
+    /// Sums of what so many cuts cut off four vectors. `last`: of what is left, too, which is one of them.
+    template <int cuts, bool last>
+    struct cut_sums {
+        sums own;
+        cut_sums<cuts - 1, last> more;
+        [[gnu::always_inline]] void clear() {
+            own.clear();
+            if constexpr (cuts > 1) more.clear();
         }
-        made = s.total(top - below);
-        std::int64_t most = 0;
-        for (std::size_t l = 0; l < 4; ++l) most = rest.most[l] > most ? rest.most[l] : most;
-        return most;
+        [[gnu::always_inline]] static void take(
+            doubles& sum, doubles& v, [[maybe_unused]] double unit, [[maybe_unused]] const regrouping_fence& fence) {
+            if constexpr (cuts == 1 && last) {
+                sum += v;
+            } else {
+                doubles hi;
+                round(hi, v, unit, fence);
+                sum += hi;
+                v -= hi;
+                fence.after<words>(v);
+            }
+        }
+        [[gnu::always_inline]] void take(doubles (&v)[4], double unit, const regrouping_fence& fence) {
+            take(own.a, v[0], unit, fence);
+            take(own.b, v[1], unit, fence);
+            take(own.c, v[2], unit, fence);
+            take(own.d, v[3], unit, fence);
+            if constexpr (cuts > 1) more.take(v, unit * power(-apart), fence);
+        }
+        [[gnu::always_inline]] void total(int top, scaled_integer* made) const {
+            *made = own.total(top - below);
+            if constexpr (cuts > 1) more.total(top - apart, made + 1);
+        }
+    };
+    template <bool last>
+    struct cut_sums<0, last> {};
+
+    /// Cuts numbers, whose greatest exponent is `top`, at the units of as many exponents, `apart` from each other.
+    /// Where there is no place for what is left, nothing is.
+    template <class Y, int cuts, bool last>
+    [[gnu::always_inline]] static void cut_by(
+        const Y* x, std::size_t count, int top, double* left, scaled_integer* made) {
+        cut_sums<cuts, last> s;
+        s.clear();
+        const double unit = 1.5 * power(52 + top - below);
+        const regrouping_fence fence;
+        for (std::size_t i = 0; i < count; i += step) {
+            doubles v[4];
+            block_loops<Y>::load(v[0], x + i);
+            block_loops<Y>::load(v[1], x + i + 4);
+            block_loops<Y>::load(v[2], x + i + 8);
+            block_loops<Y>::load(v[3], x + i + 12);
+            s.take(v, unit, fence);
+            if constexpr (!last) std::memcpy(left + i, v, sizeof v);
+        }
+        s.total(top, made);
+    }
+    template <class Y>
+    [[gnu::always_inline]] static void cut(
+        const Y* x, std::size_t count, int top, int cuts, double* left, scaled_integer* made) {
+        if (cuts == 1) return cut_by<Y, 1, true>(x, count, top, left, made);
+        if (cuts == 2) return cut_by<Y, 2, true>(x, count, top, left, made);
+        if (cuts == 3) return cut_by<Y, 3, true>(x, count, top, left, made);
+        if (cuts == 4) return cut_by<Y, 4, true>(x, count, top, left, made);
+        cut_by<Y, most_cuts, false>(x, count, top, left, made);
     }
 };
 
@@ -242,24 +235,33 @@ struct block_loops {
 template <class X, class AddNumber, class AddInteger>
 void add_block(const X* x, std::size_t count, AddNumber add_number, AddInteger add_integer) {
     using loops = block_loops<X>;
-    block_result made;
-    for_processor<&loops::sum>::run(x, count, made);
-    for (int k = 0; k < made.count; ++k) add_integer(made.sums[k].units, made.sums[k].exponent);
-    if (made.is_summed) return;
-    if (!made.is_spread) {
-        for (std::size_t i = 0; i < count; ++i) add_number(x + i);
-        return;
-    }
+    block_cuts made;
+    for_processor<&loops::measure>::run(x, count, made);
+    int cuts = made.cuts, top = made.top;
+    if (cuts == 0) return;
+    for (std::size_t i = 0; cuts < 0 && i < count; ++i) add_number(x + i);
     alignas(64) double left[loops::length];
-    for (std::size_t i = 0; i < count; ++i) left[i] = x[i];
-    for (int top = made.top; top >= loops::least;) {
-        const std::int64_t most = for_processor<&loops::cut_once>::run(left, count, top, made.sums[0]);
-        add_integer(made.sums[0].units, made.sums[0].exponent);
+    scaled_integer sums[loops::most_cuts];
+    const auto cut = [&]<class Y>(const Y* from) {
+        for_processor<&loops::template cut<Y>>::run(from, count, top, cuts, left, sums);
+        for (int c = 0; c < cuts && c < loops::most_cuts; ++c) add_integer(sums[c].units, sums[c].exponent);
+        top -= loops::most_cuts * loops::apart;
+        cuts -= loops::most_cuts;
+    };
+    if (cuts > 0) cut(x);
+    while (cuts > 0 && top >= loops::least) {
+        std::uint64_t most = 0;
+        for (std::size_t i = 0; i < count; ++i)
+            if (const auto m = __builtin_bit_cast(std::uint64_t, left[i]) << 1; m > most) most = m;
         if (most == 0) return;
-        top = block_loops<double>::exponent_of(most);
+        const int skipped =
+            (top - block_loops<double>::exponent_of(static_cast<std::int64_t>(most >> 1))) / loops::apart;
+        top -= skipped * loops::apart;
+        cuts -= skipped;
+        if (top >= loops::least) cut(left);
     }
     if constexpr (sizeof(X) == 8)
-        for (std::size_t i = 0; i < count; ++i) add_number(left + i);
+        for (std::size_t i = 0; cuts > 0 && i < count; ++i) add_number(left + i);
 }
 
 }  // namespace colls::inline v1::detail

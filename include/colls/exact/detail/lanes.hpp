@@ -160,6 +160,10 @@ template <>
 struct level_vector<std::uint16_t> {
     using type = std::uint16_t __attribute__((vector_size(32)));
 };
+template <>
+struct level_vector<std::uint32_t> {
+    using type = std::uint32_t __attribute__((vector_size(32)));
+};
 /// Whether no element of a tile is special, or may have to do with subnormals.
 template <class T>
 [[gnu::always_inline]] inline bool is_plain(const level_of<T>* levels) {

@@ -5,8 +5,8 @@
 #include <colls/blocks.hpp>
 #include <colls/collectives.hpp>
 #include <colls/detail/support/composite_call.hpp>
-#include <colls/exact/detail/addend_sums.hpp>
 #include <colls/exact/detail/lanes.hpp>
+#include <colls/exact/exact_sum.hpp>
 #include <colls/family.hpp>
 
 #include <algorithm>
@@ -16,10 +16,6 @@
 #include <span>
 #include <type_traits>
 #include <vector>
-
-namespace colls::inline v1 {
-struct exact_t;
-}
 
 namespace colls::inline v1::detail {
 
@@ -116,57 +112,6 @@ private:
     memory<std::int64_t> integers_;  // a lane after the other
 };
 
-/// Addends of all ranks of this many bytes together go to every rank: one call.
-inline constexpr std::size_t exact_small = std::size_t{8} << 10;
-
-/// Calls of few ranks, of `count` elements at most.
-template <class T>
-class exact_addends {
-public:
-    exact_addends(communicator& comm, std::size_t count)
-        : comm_(&comm),
-          sent_(ranks()),
-          received_(ranks()),
-          addends_(comm.template allocate<T>(std::max(
-              ranks() * ((count + ranks() - 1) / ranks()), std::min(ranks() * count, exact_small / sizeof(T))))) {}
-
-    void all_reduce(std::span<const T> in, std::span<T> out) {
-        if (in.size() * ranks() * sizeof(T) <= exact_small) {
-            const std::span<T> all(addends_.data(), in.size() * ranks());
-            all_gather(*comm_, in, all);
-            return sum_addends<T>({all.data(), in.size(), comm_->size()}, in.size(), out.data());
-        }
-        const buffer_block own = block_of(in.size(), comm_->size(), comm_->rank());
-        const std::span<T> mine = out.subspan(own.offset, own.size);
-        reduce_scatter(in, mine);
-        all_gather(*comm_, mine, out);
-    }
-    /// `out`: of the rank's block.
-    void reduce_scatter(std::span<const T> in, std::span<T> out) {
-        for (int r = 0; r < comm_->size(); ++r)
-            sent_[static_cast<std::size_t>(r)] = block_of(in.size(), comm_->size(), r).size;
-        send_blocks(in, out);
-    }
-    /// With blocks of these sizes; the work is made for the size of `out` times that of the group.
-    void reduce_scatter(std::span<const T> in, std::span<T> out, std::span<const std::size_t> counts) {
-        sent_.assign(counts.begin(), counts.end());
-        send_blocks(in, out);
-    }
-
-private:
-    void send_blocks(std::span<const T> in, std::span<T> out) {
-        received_.assign(ranks(), out.size());
-        const std::span<T> all(addends_.data(), out.size() * ranks());
-        all_to_all_v(*comm_, in, all, sent_, received_);
-        sum_addends<T>({all.data(), out.size(), comm_->size()}, out.size(), out.data());
-    }
-    std::size_t ranks() const { return static_cast<std::size_t>(comm_->size()); }
-
-    communicator* comm_;
-    std::vector<std::size_t> sent_, received_;
-    memory<T> addends_;
-};
-
 /// Elements that a call takes at a time, so that the integers stay in a processor's caches.
 inline constexpr std::size_t exact_chunk = std::size_t{1} << 18;
 /// Integers of this many bytes at most are all-reduced: a call less.
@@ -174,6 +119,11 @@ inline constexpr std::size_t exact_short = std::size_t{16} << 10;
 
 template <class Schedule>
 inline constexpr bool is_chosen_by_library = std::is_same_v<Schedule, automatic> || is_constraint<Schedule>;
+/// Whether a call is one of the library's, whose folds have all addends at hand: on `most` ranks at most.
+template <class Schedule, class... V>
+bool exact_at_once(const communicator& comm, int most) {
+    return is_chosen_by_library<Schedule> && sizeof...(V) == 0 && comm.size() <= most;
+}
 /// By type: a value may be a schedule of all_reduce alone.
 template <class Schedule, class... V>
 inline constexpr bool may_cut =
@@ -193,28 +143,21 @@ bool exact_by_blocks(int n, std::size_t count) {
     throw error(errc::invalid_argument, why, comm.rank());
 }
 
-/// Either way to all_reduce, with its memory. In chunks.
+/// Either way to all_reduce, with its memory. By integers in chunks.
 template <class T, class Schedule, class... V>
 class exact_call {
 public:
     exact_call(communicator& comm, std::size_t count)
         : comm_(&comm), capacity_(count < exact_chunk ? count : exact_chunk) {
-        if (is_chosen_by_library<Schedule> && sizeof...(V) == 0 && comm.size() <= exact_few_ranks)
-            addends_.emplace(comm, capacity_);
-        else
-            integers_.emplace(comm, capacity_);
+        if (!exact_at_once<Schedule, V...>(comm, exact_few_ranks)) integers_.emplace(comm, capacity_);
     }
     void operator()(std::span<const T> in, std::span<T> out, const V&... schedule) {
+        if (!integers_) return blocking::all_reduce(*comm_, in, out, exact_t{});
         const exact_call_scope<T> whole(*comm_, collective::all_reduce, in.size());
         std::size_t at = 0;
         do {
             const std::size_t count = in.size() - at < capacity_ ? in.size() - at : capacity_;
-            const std::span<const T> from = in.subspan(at, count);
-            const std::span<T> made = out.subspan(at, count);
-            if (addends_)
-                addends_->all_reduce(from, made);
-            else if (integers_)
-                by_integers(*integers_, from, made, schedule...);
+            by_integers(*integers_, in.subspan(at, count), out.subspan(at, count), schedule...);
             at += count;
         } while (at < in.size());
     }
@@ -237,7 +180,6 @@ private:
 
     communicator* comm_;
     std::size_t capacity_;
-    std::optional<exact_addends<T>> addends_;
     std::optional<exact_work<T>> integers_;
 };
 
