@@ -421,15 +421,17 @@ TEST_CASE("kernel executors: between hosts every schedule gives the results of t
     struct shape {
         std::vector<int> hosts;
         int channels, threads;
+        bool in_gpu = false;
     };
-    for (const shape& s : {shape{{0, 1}, 2, 2}, {{0, 0, 1}, 2, 2}, {{0, 1, 2}, 1, 2}, {{0, 0, 1, 1}, 2, 1},
-             {{0, 0, 1, 2, 2, 2}, 1, 1}, {{0, 1, 0, 1, 0}, 1, 2}, {{0, 0, 0, 0, 1, 1, 1, 1}, 1, 1}}) {
+    for (const shape& s :
+        {shape{{0, 1}, 2, 2}, {{0, 0, 1}, 2, 2}, {{0, 0, 1}, 2, 2, true}, {{0, 1, 2}, 1, 2}, {{0, 0, 1, 1}, 2, 1},
+            {{0, 0, 1, 2, 2, 2}, 1, 1}, {{0, 1, 0, 1, 0}, 1, 2}, {{0, 0, 0, 0, 1, 1, 1, 1}, 1, 1}}) {
         const int n = static_cast<int>(s.hosts.size());
-        INFO("n " << n);
+        INFO("n " << n << (s.in_gpu ? ", windows in memory of the GPU" : ""));
         random_source random(static_cast<std::uint64_t>(n + 900));
         std::deque<std::atomic<std::uint64_t>> sent;
         host_ranks group(n, s.channels, s.threads, eager_bytes, scratch_bytes);
-        group.spread(s.hosts, 1 << 16, by_queues(n, s.channels, sent));
+        group.spread(s.hosts, 1 << 16, by_queues(n, s.channels, sent), {}, s.in_gpu);
         std::deque<job> jobs;
         for (const support::row& r : support::all_schedules()) {
             if (!r.supports(n)) continue;
@@ -515,6 +517,54 @@ TEST_CASE("proxy: where it has no memory left its kernels give up, and its trans
         CHECK(group.report(r).order == kernel::poison_word(kernel::failure::failed, colls::none));
 }
 
+TEST_CASE("proxy: a message in memory of a GPU is cut where it has more pieces than may be, on both sides alike",
+    "[cuda][far]") {
+    std::deque<std::atomic<std::uint64_t>> sent;
+    host_ranks group(2, 1, 1, eager_bytes, scratch_bytes);
+    group.spread({0, 1}, 1 << 16, by_queues(2, 1, sent), {}, true);
+    const auto value_at = [](std::uint64_t post, int from, int i) {
+        return static_cast<std::byte>(50 * from + 7 * i + static_cast<int>(post));
+    };
+    // A piece of i bytes each, but for some: their places differ from rank to rank.
+    const auto bytes_of = [](int i) { return static_cast<std::uint32_t>(i % 5 == 4 ? 0 : i + 1); };
+    const auto place_of = [](int rank, int i) { return static_cast<std::uint32_t>(128 * (rank == 0 ? i : 100 - i)); };
+    std::uint64_t post = 0;
+    for (const int pieces : {0, 1, 16, 20, 21, 100}) {
+        for (const int r : {0, 1}) {
+            const kernel::far_memory& far = group.handle(r).far;
+            kernel::far_post& p = far.post(0, post);
+            p.value = post + 1;
+            p.fingerprint = 5;
+            p.round = 0;
+            p.ports = 1;
+            p.sends[0] = p.receives[0] = {1 - r, 0, pieces};
+            for (int i = 0; i < pieces; ++i) {
+                for (const bool receives : {false, true})
+                    far.pieces(0, post, receives)[i] = {place_of(r, i), bytes_of(i)};
+                std::fill_n(far.window(0, post, false) + place_of(r, i), bytes_of(i), value_at(post, r, i));
+            }
+            std::atomic_ref(*far.posted(0)).store(post + 1, std::memory_order_release);
+        }
+        ++post;
+        const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+        const auto reaches_post = [&](std::uint64_t* at) {
+            while (std::atomic_ref(*at).load(std::memory_order_acquire) != post)
+                if (std::chrono::steady_clock::now() > until) return false;
+            return true;
+        };
+        for (const int r : {0, 1}) {
+            INFO("post " << post << " of rank " << r);
+            REQUIRE(reaches_post(group.handle(r).far.arrived(0, 1 - r)));
+            for (int i = 0; i < pieces; ++i)
+                for (std::uint32_t b = 0; b < bytes_of(i); ++b)
+                    REQUIRE(group.handle(r).far.window(0, post - 1, true)[place_of(r, i) + b] ==
+                            value_at(post - 1, 1 - r, i));
+        }
+        for (const int r : {0, 1}) REQUIRE(reaches_post(group.handle(r).far.done(0)));
+    }
+    group.part();
+}
+
 TEST_CASE(
     "proxy: naps are a part of the time that nothing happened, and shorter once there are graphs", "[cuda][far]") {
     const kernel::proxy_naps naps;
@@ -568,9 +618,10 @@ TEST_CASE(
     struct shape {
         std::vector<int> hosts;
         int channels, threads;
+        bool in_gpu = false;
     };
-    for (const shape& s :
-        {shape{{0, 0}, 2, 3}, {{0, 1}, 2, 3}, {{0, 0, 0}, 1, 2}, {{0, 0, 1}, 1, 2}, {{0, 1, 0, 1, 2}, 2, 2}}) {
+    for (const shape& s : {shape{{0, 0}, 2, 3}, {{0, 1}, 2, 3}, {{0, 1}, 1, 2, true}, {{0, 0, 0}, 1, 2},
+             {{0, 0, 1}, 1, 2}, {{0, 1, 0, 1, 2}, 2, 2}}) {
         const int n = static_cast<int>(s.hosts.size());
         const bool spread = s.hosts.back() != 0;
         INFO("n " << n << ", between hosts: " << spread);
@@ -578,7 +629,7 @@ TEST_CASE(
         std::deque<std::atomic<std::uint64_t>> sent;
         host_ranks group(n, s.channels, s.threads, eager_bytes, scratch_bytes);
         // Places for pieces of 128 bytes.
-        if (spread) group.spread(s.hosts, 1 << 12, by_queues(n, s.channels, sent));
+        if (spread) group.spread(s.hosts, 1 << 12, by_queues(n, s.channels, sent), {}, s.in_gpu);
         const support::row ring{"ring", support::verb::all_reduce,
             colls::any_schedule(colls::schedule_of<collective::all_reduce>(colls::ring{}))};
         for (int round = 0; round < 6; ++round) {

@@ -118,9 +118,9 @@ TEST_CASE("what an arena gives out has its own bytes, and what it gets back is w
 
 TEST_CASE("the parts of the memory of kernels and their proxy share no byte, and fill it") {
     for (const int ranks : {2, 3, 17, 200}) {
-        colls::cuda::detail::far_memory m{nullptr, {ranks, 3, 1 << 16, 16}, nullptr};
-        std::vector<std::byte> memory(m.layout.bytes() + 128);
-        m.base = memory.data();
+        const colls::cuda::detail::far_layout layout{ranks, 3, 1 << 16, 16};
+        std::vector<std::byte> memory(layout.bytes() + 128);
+        const colls::cuda::detail::far_memory m(memory.data(), layout, nullptr);
         std::vector<std::pair<const std::byte*, std::uint64_t>> parts;
         const auto add = [&](const auto* at, std::uint64_t bytes) {
             parts.emplace_back(reinterpret_cast<const std::byte*>(at), bytes);

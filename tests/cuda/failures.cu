@@ -265,12 +265,12 @@ void wrong_devices(colls::communicator& host, int devices) {
         {text, "could not join"},
         [&] { colls::cuda::communicator(host, host.rank() == last ? devices : 0, small_group); });
     using options = colls::cuda::options;
-    for (void (*const change)(options&) :
-        {+[](options& o) { o.scratch_bytes *= 2; }, +[](options& o) { o.packet_bytes *= 2; },
-            +[](options& o) { o.small_bytes *= 2; }, +[](options& o) { o.middle_bytes *= 2; },
-            +[](options& o) { o.chunk_bytes *= 2; }, +[](options& o) { o.far_channels *= 2; },
-            +[](options& o) { o.far_bytes *= 2; }, +[](options& o) { o.multicast = true; },
-            +[](options& o) { o.protocol = colls::cuda::protocol::pulled; }}) {
+    for (void (*const change)(options&) : {+[](options& o) { o.scratch_bytes *= 2; },
+             +[](options& o) { o.packet_bytes *= 2; }, +[](options& o) { o.small_bytes *= 2; },
+             +[](options& o) { o.middle_bytes *= 2; }, +[](options& o) { o.chunk_bytes *= 2; },
+             +[](options& o) { o.far_channels *= 2; }, +[](options& o) { o.far_bytes *= 2; },
+             +[](options& o) { o.multicast = true; }, +[](options& o) { o.gpu_direct = true; },
+             +[](options& o) { o.protocol = colls::cuda::protocol::pulled; }}) {
         auto other = small_group;
         if (host.rank() == last) change(other);
         try {

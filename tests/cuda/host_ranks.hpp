@@ -9,6 +9,8 @@
 #include <colls/cuda/detail/kernel/stored_steps.hpp>
 #include <colls/cuda/detail/launch/message_order.hpp>
 
+#include "support/late_transport.hpp"
+
 #include <atomic>
 #include <barrier>
 #include <cstddef>
@@ -74,15 +76,20 @@ public:
                 .timeout_ns = static_cast<std::uint64_t>(seconds * 1e9),
                 .far = {}});
     }
-    /// Puts rank r on host hosts[r]: ranks of different hosts reach each other by their proxies alone.
+    /// Puts rank r on host hosts[r]: ranks of different hosts reach each other by their proxies alone. `in_gpu`: their
+    /// windows are in memory of a GPU, where what arrives is seen after a flush.
     void spread(const std::vector<int>& hosts, std::uint64_t window_bytes, const make_transports& make,
-        const kernel::proxy_naps& naps = {}) {
+        const kernel::proxy_naps& naps = {}, bool in_gpu = false) {
         const kernel::far_layout layout{n_, channels_, window_bytes, 1024};
         for (int r = 0; r < n_; ++r) {
             far_.emplace_back(static_cast<std::size_t>(layout.bytes()));
             kernel::far_memory& far = handles_[index(r)].far;
             places_of_.emplace_back(index(n_), kernel::far_memory::elsewhere);
             far = {far_.back().data(), layout, places_of_.back().data()};
+            if (in_gpu) {
+                far_.emplace_back(static_cast<std::size_t>(layout.bytes() - layout.lists_bytes()));
+                far.windows = far_.back().data();
+            }
             std::uint8_t here = 0;
             addresses_of_.push_back(addresses_);
             for (int q = 0; q < n_; ++q)
@@ -92,9 +99,19 @@ public:
                     addresses_of_.back()[index(q)] = far.shadow(q);
             handles_[index(r)].workspaces = addresses_of_.back().data();
         }
-        for (int r = 0; r < n_; ++r)
+        for (int r = 0; r < n_; ++r) {
+            auto transports = make(r);
+            for (std::size_t c = 0; c < transports.size() && in_gpu; ++c) {
+                auto t = std::make_unique<support::late_transport>(std::move(transports[c]));
+                t->add_gpu_memory(handles_[index(r)].far.window(static_cast<int>(c), 0, false),
+                    static_cast<std::size_t>(layout.windows_bytes_of_channel()), -1, 0);
+                transports[c] = std::move(t);
+            }
+            std::function<void()> flush;
+            if (in_gpu) flush = &support::late_transport::flush_gpu;
             proxies_.push_back(std::make_unique<kernel::proxy>(
-                handles_[index(r)].far, make(r), [this, r](const kernel::proxy::notice& n) { order(r, n.why, n.peer); },
+                handles_[index(r)].far, std::move(transports),
+                [this, r](const kernel::proxy::notice& n) { order(r, n.why, n.peer); },
                 [this, r](kernel::proxy::notice& n) {
                     const kernel::failure_report& report = reports_[index(r)];
                     const auto why =
@@ -103,7 +120,8 @@ public:
                     n = {static_cast<kernel::failure>(why), report.peer, ""};
                     return true;
                 },
-                naps));
+                naps, flush));
+        }
     }
     /// Tells the proxies of a launch.
     void wake(bool captured) {

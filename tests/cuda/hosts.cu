@@ -6,24 +6,64 @@
 //     hosts killed RANK [MS]     rank RANK kills itself after so many milliseconds; the others must hear whose death it
 //     was hosts other                rank 0 makes another call than the rest; hosts late: rank 0 makes none; hosts
 //     lengths: a message is longer for its receiver
+//     hosts direct [SEED]        through windows in memory of the GPUs, by RDMA if COLLS_TRANSPORT is set; else by a
+//                                network that shows what has arrived when the emulator flushes
+//     hosts staged RANK          asks for such windows, which the network of rank RANK, or a device, does not reach
 #include "messages.hpp"
+#include "support/late_transport.hpp"
 
 #include <colls/colls.hpp>
 #include <colls/cuda/explain.hpp>
+#include <colls/net/detail/node/hosts_group.hpp>
 #include <colls/schedules.hpp>
 #include <colls/testing/detail/call_shape.hpp>
 #include <colls/transports/cuda.hpp>
 #include <colls/world.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <new>
 #include <span>
 #include <string>
 #include <thread>
 #include <vector>
+
+namespace {
+
+int rank_without = colls::none;
+std::atomic<int> flushes{0};
+
+/// A network to the GPUs of the emulator.
+class late_network final : public colls::detail::hosts::inter_node_transport {
+public:
+    explicit late_network(const colls::detail::address&) {}
+    std::unique_ptr<colls::extend::message_transport> over(
+        std::unique_ptr<colls::extend::message_transport> control, int rank, int) override {
+        if (rank == rank_without) return control;
+        return std::make_unique<support::late_transport>(std::move(control));
+    }
+    std::string try_out(std::unique_ptr<colls::extend::message_transport>, int, int, const std::vector<int>&,
+        const std::vector<int>&, double) override {
+        return {};
+    }
+    std::byte* take(std::size_t bytes) override {
+        return static_cast<std::byte*>(::operator new(bytes, std::align_val_t{128}));
+    }
+    void give(std::byte* at, std::size_t) noexcept override { ::operator delete(at, std::align_val_t{128}); }
+};
+
+}  // namespace
+
+/// See emulated/runtime/devices.cpp.
+extern "C" void emulated_flush() {
+    ++flushes;
+    support::late_transport::flush_gpu();
+}
 
 namespace {
 
@@ -418,6 +458,7 @@ int run(const std::string& mode, int a, int b) {
     o.far_bytes = 64 << 10;
     o.arena_bytes = 4 << 20;
     o.share_devices = true;
+    o.gpu_direct = mode == "direct" || mode == "staged";
     // Rank 1, which waits for rank 0 itself, is the first to give up, however busy the machine is: the others hear of
     // it.
     if (mode == "late") o.timeout = world.rank() == 1 ? 2 : 30;
@@ -430,7 +471,14 @@ int run(const std::string& mode, int a, int b) {
     };
     using enum colls::errc;
     int result = 0;
-    if (mode == "replay") {
+    if (o.gpu_direct) {
+        differential(gpu, stream, static_cast<word>(a));
+        messages(gpu, stream, static_cast<std::size_t>(a));
+        wrong += gpu.gpu_direct() != (mode == "direct");
+        if (colls::detail::hosts::open_verbs == &colls::detail::hosts::open_as<late_network>)
+            wrong += (flushes > 0) != (gpu.gpu_direct() && support::late_transport::is_late);
+        result = wrong != 0;
+    } else if (mode == "replay") {
         replay(gpu, stream, a);
         result = wrong != 0;
     } else if (mode == "killed") {
@@ -494,6 +542,14 @@ int main(int argc, char** argv) {
         return std::printf("left out: there is no GPU\n"), 77;
     const std::string mode = argc > 1 && std::strtol(argv[1], nullptr, 0) == 0 ? argv[1] : "";
     const char* const first = mode.empty() ? (argc > 1 ? argv[1] : "1") : (argc > 2 ? argv[2] : "100");
+    if ((mode == "direct" || mode == "staged") && std::getenv("COLLS_TRANSPORT") == nullptr) {
+        support::late_transport::is_strict = mode == "direct";
+        if (mode == "staged") rank_without = std::atoi(first);
+        const char* const how = std::getenv("EMULATED_DIRECT");
+        support::late_transport::is_late = how == nullptr || std::strcmp(how, "3") != 0;
+        colls::detail::hosts::open_verbs = &colls::detail::hosts::open_as<late_network>;
+        setenv("COLLS_TRANSPORT", "verbs", 1);
+    }
     try {
         return run(mode, std::atoi(first), argc > 3 ? std::atoi(argv[3]) : 300);
     } catch (const std::exception& e) {

@@ -60,7 +60,8 @@ struct posted {
 /// The simulated devices, and what was done with them.
 struct machine {
     std::vector<simulated_device> devices;
-    int list_fails = 0, memory_fails = 0, completions_fail = 0, queue_fails = 0, change_fails = 0;  // errno
+    int list_fails = 0, memory_fails = 0, completions_fail = 0, queue_fails = 0, change_fails = 0,
+        file_fails = 0;  // errno
     std::uint32_t most_inlined = 256;
     int open = 0, domains = 0, memories = 0, pairs = 0, completion_queues = 0, lists = 0;
     int doorbells = 0, receives = 0;
@@ -190,6 +191,7 @@ ibv_mr* ibv_reg_mr(ibv_pd* p, void* at, std::size_t bytes, int access) {
     return ibv_reg_mr_iova2(p, at, bytes, 0, static_cast<unsigned>(access));
 }
 ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* p, std::uint64_t offset, std::size_t bytes, std::uint64_t at, int file, int access) {
+    if (now.file_fails) return errno = now.file_fails, nullptr;
     now.offset = offset, now.at = at, now.file = file;
     return ibv_reg_mr_iova2(p, nullptr, bytes, at, static_cast<unsigned>(access));
 }
@@ -490,6 +492,31 @@ TEST_CASE(
         CHECK(book.native(memory.data()));
         CHECK(!book.native(gpu.at + 100));
     }  // drops it
+    // By a dma-buf if there is one and it is taken, else by its address.
+    auto* const there = reinterpret_cast<std::byte*>(0x7000'0000'1000);
+    for (const auto& [file, fails] : {std::pair(8, 0), {8, EOPNOTSUPP}, {-1, 0}}) {
+        now.file = 0, now.at = 0;
+        now.file_fails = fails;
+        const rdma::region g = device->add_gpu(there, 4096, file, 16384);
+        CHECK((g.foreign && g.at == there && g.bytes == 4096 && g.remote == 22));
+        CHECK(now.file == (file == 8 && fails == 0 ? 8 : 0));
+        if (now.file == 8) CHECK((now.offset == 16384 && now.at == 0x7000'0000'1000));
+        device->drop(g);
+    }
+    now.file_fails = EOPNOTSUPP;
+    now.memory_fails = EFAULT;
+    for (const int file : {8, -1}) {
+        std::string why;
+        try {
+            device->add_gpu(there, 4096, file, 0);
+        } catch (const colls::error& e) {
+            CHECK(e.code() == colls::errc::unsupported);
+            why = e.what();
+        }
+        CHECK(lacks(why, {"one cannot register a GPU's memory by its address", std::strerror(EFAULT), "nvidia_peermem",
+                             file < 0 ? "exports no dma-buf" : std::strerror(EOPNOTSUPP)}) == "");
+    }
+    now.file_fails = 0;
     now.memory_fails = EOPNOTSUPP;
     try {
         device->add_dmabuf(9, 0, nullptr, 1);

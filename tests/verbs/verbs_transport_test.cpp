@@ -536,6 +536,66 @@ TEST_CASE("verbs: memory of another device is moved directly, or the failure is 
         }
 }
 
+TEST_CASE("verbs: messages in a GPU's memory that both ranks have added are all moved directly, however small",
+    "[verbs_transport]") {
+    for (const int lanes : {1, 2})
+        for (const bool lazy : {false, true}) {
+            INFO(lanes << " lanes" << (lazy ? ", lazy" : ""));
+            const auto net = std::make_shared<dry_network>(lazy);
+            std::vector<std::unique_ptr<rank_device>> devices;
+            for (int r = 0; r < 2; ++r)
+                devices.push_back(std::make_unique<rank_device>(net, r, reach_of::nothing, lanes));
+            CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
+                // In one order: a message of no bytes, of pieces of a few bytes, as many as may be, and large ones.
+                const std::vector<std::vector<std::size_t>> sizes{{1}, {}, std::vector<std::size_t>(16, 3),
+                    {5, 1, 700, 2}, {8192}, {200'000}, {1, 300'000}, {9}, {100}, std::vector<std::size_t>(16, 1)};
+                std::size_t all = 0;
+                for (const auto& m : sizes)
+                    for (const std::size_t bytes : m) all += bytes + 1;
+                std::vector<std::byte> out(all), in(all);
+                for (std::size_t i = 0; i < all; ++i) out[i] = static_cast<std::byte>(i * 31 + i / 251);
+                auto w = devices[static_cast<std::size_t>(r)]->transport(node, 99, r, members, usual);
+                for (std::vector<std::byte>* memory : {&out, &in})
+                    if (w->add_gpu_memory(memory->data(), memory->size(), -1, 0) != "") complain("not added");
+                ear e;
+                w->listening = &e;
+                for (int turn = 0; turn < 3; ++turn) {
+                    std::fill(in.begin(), in.end(), std::byte{0});
+                    std::size_t at = 0;
+                    for (const auto& m : sizes) {
+                        std::vector<piece> from, to;
+                        for (const std::size_t bytes : m) {
+                            from.push_back({out.data() + at, bytes});
+                            to.push_back({in.data() + at, bytes});
+                            at += bytes + 1;
+                        }
+                        w->receive(1 - r, label_of(0, 1, 0), to.data(), static_cast<int>(to.size()));
+                        w->send(1 - r, label_of(0, 1, 0), from.data(), static_cast<int>(from.size()));
+                    }
+                    w->flush();
+                    w->request_completion(1 - r);
+                    const std::uint64_t count = sizes.size() * static_cast<std::uint64_t>(turn + 1);
+                    if (!until(*w, [&] { return w->sent(1 - r) == count && w->received(1 - r) == count; }))
+                        return complain("not done; " + e.text());
+                    at = 0;
+                    for (const auto& m : sizes)
+                        for (const std::size_t bytes : m) {
+                            if (!std::equal(in.begin() + static_cast<std::ptrdiff_t>(at),
+                                    in.begin() + static_cast<std::ptrdiff_t>(at + bytes),
+                                    out.begin() + static_cast<std::ptrdiff_t>(at)))
+                                return complain("other bytes");
+                            if (in[at + bytes] != std::byte{0}) return complain("a byte beside a piece has changed");
+                            at += bytes + 1;
+                        }
+                }
+                if (w->copied().out > 0 || w->copied().in > 0) complain("the processor has copied it");
+                w.reset();
+                if (devices[static_cast<std::size_t>(r)]->registry->find(out.data(), 1).bytes > 0)
+                    complain("what the transport has added is still registered");
+            }) == "");
+        }
+}
+
 namespace {
 
 /// A control transport that keeps what it is given; the test delivers it.

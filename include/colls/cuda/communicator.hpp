@@ -127,6 +127,8 @@ public:
 
     /// Has the group multicast memory, for options.multicast? Where it has none, the same calls go by schedules.
     bool multicast() const { return ranks_->multicast().bytes_each != 0; }
+    /// Do network cards read and write memory of the GPU, for options.gpu_direct?
+    bool gpu_direct() const { return ranks_->far() && ranks_->far()->memory().in_gpu(); }
     /// Throws colls::error if a kernel of this rank has failed: timeout, mismatch, or peer_failed where a rank has
     /// aborted, has died or could not make its call, invalid_argument where a call within a kernel was made by wrong
     /// blocks; error::peer() and error::round() say where. Does not wait for kernels: synchronise the stream first to

@@ -69,6 +69,10 @@ struct options {
     /// Where ranks are on several hosts: pinned host memory of a channel for what it sends to other hosts in a round,
     /// in one of its chunks, and as much for what it receives; it has both twice.
     std::size_t far_bytes = 1 << 20;
+    /// Where ranks are on several hosts: has as much memory of the GPU besides, which network cards read and write in
+    /// its place (GPUDirect RDMA). Where a rank's device, network card or system does not allow that, all use host
+    /// memory, and that rank says why to stderr. Not tested on hardware.
+    bool gpu_direct = false;
     /// Seconds that a kernel waits for a peer before it gives up; 0: COLLS_TIMEOUT.
     double timeout = 0;
 };

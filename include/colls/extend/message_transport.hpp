@@ -22,6 +22,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace colls::inline v1::extend {
 
@@ -98,6 +99,14 @@ public:
     /// Does a device move messages while this rank computes? All ranks of a group must give the same answer: the order
     /// in which they post messages depends on it.
     virtual bool offloads() const { return false; }
+    /// Lets messages lie in memory of a GPU, which this processor may not reach: if all ranks have added some, and then
+    /// at both ends, as a whole, in at most `most_gpu_pieces` pieces. `file`: a dma-buf that has it from `offset` on,
+    /// or -1. The GPU may not see yet what is counted as received. The memory must outlive this object. Returns why
+    /// that cannot be; empty: it can.
+    virtual std::string add_gpu_memory(std::byte* /*at*/, std::size_t /*bytes*/, int /*file*/, std::size_t /*offset*/) {
+        return "the processor copies its messages";
+    }
+    static constexpr int most_gpu_pieces = 16;  ///< of a message
     /// The group is broken: forgets all messages still to be sent or received, and those posted later. The memory of
     /// callers is not touched afterwards. Control messages continue.
     virtual void abandon() = 0;

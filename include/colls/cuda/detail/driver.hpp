@@ -3,6 +3,7 @@
 #pragma once
 
 #include <colls/cuda/detail/runtime.hpp>
+#include <colls/detail/support/descriptor.hpp>
 
 #include <cuda.h>
 
@@ -59,6 +60,14 @@ inline device_uuid uuid_of(int number) {
     call_driver("cuDeviceGet", &device, number);
     call_driver("cuDeviceGetUuid", &uuid, device);
     return std::to_array(uuid.bytes);
+}
+
+/// A dma-buf of memory from cudaMalloc on the current device, in whole pages; none where the driver exports none.
+inline v1::detail::descriptor dmabuf_of(std::byte* at, std::size_t bytes) {
+    int file = -1;
+    const CUresult code = try_driver("cuMemGetHandleForAddressRange", static_cast<void*>(&file),
+        reinterpret_cast<CUdeviceptr>(at), bytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0ull);
+    return code == CUDA_SUCCESS ? v1::detail::descriptor(file) : v1::detail::descriptor();
 }
 
 /// The allocation in which `at` lies, as the driver sees it: of cudaMalloc, or what one handle of cuMemCreate is mapped

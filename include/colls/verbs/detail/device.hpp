@@ -71,6 +71,20 @@ public:
                                                << "; kernel, driver and device must support dma-buf memory regions");
         return {at, bytes, mr->lkey, mr->rkey, mr, true};
     }
+    /// By its address if the dma-buf is refused: a module of the kernel may know it (nvidia_peermem).
+    region add_gpu(std::byte* at, std::size_t bytes, int file, std::size_t offset) override {
+        std::string why = "the GPU's driver exports no dma-buf of it";
+        if (file >= 0) try {
+                return add_dmabuf(file, offset, at, bytes);
+            } catch (const error& e) {
+                why = quoted(e.what());
+            }
+        ibv_mr* const mr = ibv_reg_mr(opened_->domain, at, bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+        if (mr == nullptr)
+            fail(error_text() << "colls: " << name() << " cannot register a GPU's memory by its address: "
+                              << std::strerror(errno) << " (is nvidia_peermem loaded?); and " << why);
+        return {at, bytes, mr->lkey, mr->rkey, mr, true};
+    }
     void drop(const region& r) noexcept override { ibv_dereg_mr(static_cast<ibv_mr*>(r.handle)); }
     inline std::unique_ptr<queue> open(const queue_limits& wanted) override;
 

@@ -104,6 +104,13 @@ public:
     virtual const char* name() const = 0;
     /// Registers a range. Throws colls::error (unsupported), which says what to do.
     virtual region add(std::byte* at, std::size_t bytes) = 0;
+    /// Registers memory of a GPU by its address, or, if `file` is not -1, of that dma-buf from `offset` on. Throws
+    /// colls::error (unsupported).
+    virtual region add_gpu(std::byte* at, std::size_t bytes, int /*file*/, std::size_t /*offset*/) {
+        region r = add(at, bytes);
+        r.foreign = true;
+        return r;
+    }
     /// Ends a registration.
     virtual void drop(const region& r) noexcept = 0;
     /// Makes a queue pair, with limits as near to those wanted as the device has them. Throws colls::error

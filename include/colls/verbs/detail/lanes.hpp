@@ -158,6 +158,9 @@ public:
     region add(std::byte* at, std::size_t bytes) override {
         return at_each([&](device& d) { return d.add(at, bytes); });
     }
+    region add_gpu(std::byte* at, std::size_t bytes, int file, std::size_t offset) override {
+        return at_each([&](device& d) { return d.add_gpu(at, bytes, file, offset); });
+    }
     /// Registers a range by add(device) with each.
     template <class F>
     region at_each(F add) {

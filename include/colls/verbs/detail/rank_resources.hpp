@@ -19,21 +19,31 @@ struct copied_bytes {
 struct rank_resources {
     rank_resources(std::shared_ptr<memory_registry> r, const verbs_shape& s, message_transport::listener*& l)
         : registry(std::move(r)), shape(s), layout(s), listening(l) {}
+    rank_resources(const rank_resources&) = delete;
+    rank_resources& operator=(const rank_resources&) = delete;
+    ~rank_resources() {
+        for (const region& r : gpu_memory) registry->drop(r);
+    }
 
     const std::shared_ptr<memory_registry> registry;
     const verbs_shape shape;
     const block_layout layout;
     message_transport::listener*& listening;  ///< the transport's
     copied_bytes copied;
-    int connecting = 0;          ///< queue pairs that wait for their peer's
-    unsigned turn = 0;           ///< of `progress`
-    std::vector<gather> pieces;  ///< of one slot; here so that its memory is used again
+    int connecting = 0;              ///< queue pairs that wait for their peer's
+    unsigned turn = 0;               ///< of `progress`
+    std::vector<gather> pieces;      ///< of one slot; here so that its memory is used again
+    std::vector<region> gpu_memory;  ///< of message_transport::add_gpu_memory
 
     /// Whether this processor can read and write the next bytes of these pieces.
     bool native(piece_queue& all, std::uint64_t bytes) const {
         for (std::size_t i = 0, found = 0; found < bytes; found += all[i++].bytes)
             if (!registry->native(all[i].data)) return false;
         return true;
+    }
+    /// Whether both sides have added memory of a GPU, and the message goes from there to there.
+    bool in_gpu(const piece* all, int count) const {
+        return !gpu_memory.empty() && count > 0 && !registry->native(all[0].data);
     }
     /// Whether all of these pieces are registered with the device.
     bool registered(const piece* all, int count) const {

@@ -93,14 +93,16 @@ inline void receiver::push(std::uint64_t number, const message_label& label, con
     const std::uint64_t bytes = sum_of(pieces, count);
     expected_.push({label, bytes, false});
     pieces_.push(pieces, count);
-    if (bytes <= own_.shape.slot_bytes) return;
+    const bool in_gpu = own_.in_gpu(pieces, count);
+    if (bytes <= own_.shape.slot_bytes && !in_gpu) return;
     placement_notice n{};
     n.what = {label.fingerprint, label.sequence, number, bytes, label.part, 0, {}};
     n.kind = notice_kind::direct;
     for (int i = 0; i < count && n.kind == notice_kind::direct; ++i) {
         if (pieces[i].bytes == 0) continue;
         const region where = own_.registry->find(pieces[i].data, pieces[i].bytes);
-        if (where.bytes == 0 || n.what.entries == placement_notice::most_places || pieces[i].bytes < least_direct_piece)
+        if (where.bytes == 0 || n.what.entries == placement_notice::most_places ||
+            (pieces[i].bytes < least_direct_piece && !in_gpu))
             n.kind = notice_kind::by_slots;
         else {
             remote_region& place = n.places[n.what.entries++];

@@ -75,7 +75,7 @@ private:
     struct message {
         message_label label;
         std::uint64_t bytes;
-        bool direct;  // large, and all of it registered
+        bool direct;  // large, or in a GPU's memory, and all of it registered
         bool last;    // of an operation
     };
     /// A message that is in requests, and has not left.
@@ -121,9 +121,10 @@ private:
 
 inline void sender::push(const message_label& label, const piece* pieces, int count) {
     const std::uint64_t bytes = sum_of(pieces, count);
-    const bool direct = bytes > own_.shape.slot_bytes &&
-                        bytes >= least_direct_piece * static_cast<std::uint64_t>(count) &&
-                        own_.registered(pieces, count);
+    const bool direct =
+        own_.in_gpu(pieces, count) ||
+        (bytes > own_.shape.slot_bytes && bytes >= least_direct_piece * static_cast<std::uint64_t>(count) &&
+            own_.registered(pieces, count));
     queued_.push({label, bytes, direct, false});
     pieces_.push(pieces, count);
 }

@@ -71,6 +71,17 @@ public:
     std::uint64_t sent(int to) const override { return at(to).out.left(); }
     std::uint64_t received(int from) const override { return at(from).in.arrived(); }
     bool offloads() const override { return true; }
+    std::string add_gpu_memory(std::byte* at, std::size_t bytes, int file, std::size_t offset) override {
+        try {
+            own_.gpu_memory.reserve(own_.gpu_memory.size() + 1);
+            const rdma::region r = own_.registry->device().add_gpu(at, bytes, file, offset);
+            own_.gpu_memory.push_back(r);
+            own_.registry->insert(r);
+        } catch (const error& e) {
+            return quoted(e.what());
+        }
+        return {};
+    }
     void abandon() override {
         abandoned_ = true;
         to_write_.clear();

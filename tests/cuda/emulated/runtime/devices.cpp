@@ -185,6 +185,9 @@ int file_of(const void* at) {
 
 using namespace emulated;
 
+/// What a program on the emulator may define: a flush is a call of it.
+extern "C" [[gnu::weak]] void emulated_flush();
+
 extern "C" {
 
 cudaError_t cudaDriverGetVersion(int* version) {
@@ -216,6 +219,11 @@ cudaError_t cudaDeviceSynchronize() {
     EMULATED_CALL("cudaDeviceSynchronize");
     if (const cudaError_t e = forbidden_in_capture("cudaDeviceSynchronize"); e != cudaSuccess) return fail(e);
     wait_for_device(device_now, "cudaDeviceSynchronize");
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceFlushGPUDirectRDMAWrites(cudaFlushGPUDirectRDMAWritesTarget, cudaFlushGPUDirectRDMAWritesScope) {
+    EMULATED_CALL("cudaDeviceFlushGPUDirectRDMAWrites");
+    if (emulated_flush != nullptr) emulated_flush();
     return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr what, int d) {
@@ -256,6 +264,16 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr what, int d) {
         case cudaDevAttrConcurrentManagedAccess:
         case cudaDevAttrMemoryPoolsSupported:
             *value = 1;
+            break;
+        case cudaDevAttrGPUDirectRDMASupported:
+            *value = setting("EMULATED_DIRECT", 1) > 0;
+            break;
+        case cudaDevAttrGPUDirectRDMAFlushWritesOptions:
+            *value = setting("EMULATED_DIRECT", 1) == 1 ? cudaFlushGPUDirectRDMAWritesOptionHost : 0;
+            break;
+        case cudaDevAttrGPUDirectRDMAWritesOrdering:
+            *value = setting("EMULATED_DIRECT", 1) == 3 ? cudaGPUDirectRDMAWritesOrderingOwner
+                                                        : cudaGPUDirectRDMAWritesOrderingNone;
             break;
         case cudaDevAttrMemSyncDomainCount:
             *value = 4;
@@ -446,6 +464,16 @@ static CUresult emulated_cuPointerGetAttributes(unsigned n, CUpointer_attribute*
         if (const CUresult r = emulated_cuPointerGetAttribute(answers[i], what[i], at); r != CUDA_SUCCESS) return r;
     return CUDA_SUCCESS;
 }
+/// A dma-buf is a file without bytes, which a program can count.
+static CUresult emulated_cuMemGetHandleForAddressRange(
+    void* handle, CUdeviceptr at, std::size_t bytes, CUmemRangeHandleType type, unsigned long long) {
+    const auto a = find_allocation(reinterpret_cast<const void*>(at));
+    if (type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || !a || a->kind != memory_kind::device || at % 4096 != 0 ||
+        bytes % 4096 != 0 || at + bytes > a->address + a->bytes)
+        return CUDA_ERROR_INVALID_VALUE;
+    *static_cast<int*>(handle) = memfd_create("emulated dma-buf", MFD_CLOEXEC);
+    return CUDA_SUCCESS;
+}
 static CUresult emulated_cuMemGetAddressRange(CUdeviceptr* base, std::size_t* bytes, CUdeviceptr at) {
     const auto a = find_allocation(reinterpret_cast<const void*>(at));
     if (!a) return CUDA_ERROR_NOT_FOUND;
@@ -461,6 +489,8 @@ cudaError_t cudaGetDriverEntryPointByVersion(
     *f = nullptr;
     if (wanted == "cuPointerGetAttribute") *f = reinterpret_cast<void*>(&emulated_cuPointerGetAttribute);
     if (wanted == "cuPointerGetAttributes") *f = reinterpret_cast<void*>(&emulated_cuPointerGetAttributes);
+    if (wanted == "cuMemGetHandleForAddressRange")
+        *f = reinterpret_cast<void*>(&emulated_cuMemGetHandleForAddressRange);
     if (wanted == "cuMemGetAddressRange") *f = reinterpret_cast<void*>(&emulated_cuMemGetAddressRange);
     if (*f == nullptr) *f = virtual_memory_function(wanted);
     if (found != nullptr) *found = *f != nullptr ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;

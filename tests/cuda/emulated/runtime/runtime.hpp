@@ -57,6 +57,7 @@ inline constexpr std::string_view known_calls[] = {
     "cudaDeviceCanAccessPeer",
     "cudaDeviceDisablePeerAccess",
     "cudaDeviceEnablePeerAccess",
+    "cudaDeviceFlushGPUDirectRDMAWrites",
     "cudaDeviceGetAttribute",
     "cudaDeviceGetByPCIBusId",
     "cudaDeviceGetP2PAttribute",

@@ -1,7 +1,9 @@
 // The proxy of a rank: a thread that moves what its kernels send to ranks of other hosts, and receive from them.
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
 //
-// It knows posts (far_memory.hpp) and transports of messages, and nothing else: no schedule, no call, no CUDA.
+// It knows posts (far_memory.hpp) and transports of messages, and nothing else: no schedule, no call, no CUDA. Where
+// the windows are in memory of a GPU, a network card may have written data there that kernels do not see yet, though
+// the message has arrived: then `flush` comes before they are told.
 #pragma once
 
 #include <colls/cuda/detail/kernel/workspace.hpp>
@@ -11,6 +13,7 @@
 #include <colls/extend/message_transport.hpp>
 
 #include <sched.h>
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -56,10 +59,16 @@ public:
     };
     /// `transports`: one for each channel. `found`: called by the thread, when a rank of another host has failed or has
     /// said that it gave up. `own_failure`: called by the thread, again and again; true where this rank has given up,
-    /// and then it sets why. Throws std::system_error where the thread cannot start.
+    /// and then it sets why. `flush`, if any: makes kernels see what has arrived in the GPU's memory; may throw. Throws
+    /// std::system_error where the thread cannot start.
     proxy(const far_memory& memory, std::vector<std::unique_ptr<extend::message_transport>> transports,
-        std::function<void(const notice&)> found, std::function<bool(notice&)> own_failure, const proxy_naps& naps = {})
-        : memory_(memory), found_(std::move(found)), own_failure_(std::move(own_failure)), naps_(naps) {
+        std::function<void(const notice&)> found, std::function<bool(notice&)> own_failure, const proxy_naps& naps = {},
+        std::function<void()> flush = {})
+        : memory_(memory),
+          found_(std::move(found)),
+          own_failure_(std::move(own_failure)),
+          flush_(std::move(flush)),
+          naps_(naps) {
         for (auto& t : transports) {
             channels_.push_back(std::make_unique<channel>(*this, std::move(t)));
             channels_.back()->transport->listening = channels_.back().get();
@@ -120,7 +129,7 @@ private:
             int peer;
             bool receives;
             std::uint64_t number;  // in its direction
-            bool over;
+            bool over = false, told = false;
         };
         std::uint64_t value = 0;
         std::vector<message> messages;
@@ -136,6 +145,7 @@ private:
             bool receives;
             std::uint32_t place;
             std::uint64_t number;  // of the message, in its direction
+            bool over = false;
         };
         std::vector<piece> mail;  // under way: pieces of messages between two ranks
         std::uint64_t mail_begun = 0;
@@ -203,13 +213,22 @@ private:
         if (has_given_up_) return false;
         while (c.begun < posted) begin(number, c);
         if (c.mail_begun < mailed) begin_mail(number, c, mailed);
+        bool lands = false;
+        const auto look_at = [&](auto& m) {
+            if (m.over) return;
+            m.over = (m.receives ? c.transport->received(m.peer) : c.transport->sent(m.peer)) > m.number;
+            lands = lands || (m.over && m.receives);
+        };
+        for (channel::piece& p : c.mail) look_at(p);
+        for (under_way& u : c.posts)
+            for (under_way::message& m : u.messages) look_at(m);
+        if (lands && flush_) flush_();
         std::erase_if(c.mail, [&](const channel::piece& p) {
-            if ((p.receives ? c.transport->received(p.peer) : c.transport->sent(p.peer)) <= p.number) return false;
             // Release: the piece is in its place, or the transport has read it.
-            word(memory_.moved(number, p.receives, p.place)).store(1, std::memory_order_release);
-            return true;
+            if (p.over) word(memory_.moved(number, p.receives, p.place)).store(1, std::memory_order_release);
+            return p.over;
         });
-        for (under_way& u : c.posts) look_after(number, c, u);
+        for (under_way& u : c.posts) announce(number, u);
         const auto is_over = [](const under_way& u) {
             for (const under_way::message& m : u.messages)
                 if (!m.over) return false;
@@ -253,22 +272,28 @@ private:
                     if (pieces[i].bytes != 0) pieces_.push_back({window + pieces[i].at, pieces[i].bytes});
                 const extend::message_label label{
                     post.fingerprint, post.value, static_cast<std::uint32_t>(post.round * max_ports + p)};
-                const int count = static_cast<int>(pieces_.size());
-                u.messages.push_back({m.peer, receives,
-                    receives ? c.transport->receive(m.peer, label, pieces_.data(), count)
-                             : c.transport->send(m.peer, label, pieces_.data(), count),
-                    false});
+                const int all = static_cast<int>(pieces_.size());
+                // Both ends list the same pieces, so both cut alike.
+                const int most = memory_.in_gpu() ? extend::message_transport::most_gpu_pieces : all;
+                int first = 0;
+                do {
+                    const extend::piece* const from = pieces_.data() + first;
+                    const int count = std::min(all - first, most);
+                    u.messages.push_back({m.peer, receives,
+                        receives ? c.transport->receive(m.peer, label, from, count)
+                                 : c.transport->send(m.peer, label, from, count)});
+                    first += count;
+                } while (first < all);
             }
         ++c.begun;
         c.transport->flush();
         for (const under_way::message& m : u.messages)
             if (!m.receives) c.transport->request_completion(m.peer);
     }
-    void look_after(int number, channel& c, under_way& u) {
+    void announce(int number, under_way& u) {
         for (under_way::message& m : u.messages) {
-            if (m.over) continue;
-            m.over = (m.receives ? c.transport->received(m.peer) : c.transport->sent(m.peer)) > m.number;
-            if (!m.over || !m.receives) continue;
+            if (!m.over || !m.receives || m.told) continue;
+            m.told = true;
             bool all = true;  // that this rank receives from that one in the round
             for (const under_way::message& other : u.messages)
                 all = all && (other.over || !other.receives || other.peer != m.peer);
@@ -327,6 +352,7 @@ private:
     const far_memory memory_;
     const std::function<void(const notice&)> found_;
     const std::function<bool(notice&)> own_failure_;
+    const std::function<void()> flush_;
     std::vector<std::unique_ptr<channel>> channels_;
     std::vector<extend::piece> pieces_;  // of one message
     bool has_given_up_ = false;          // and has said so

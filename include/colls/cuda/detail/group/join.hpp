@@ -90,7 +90,7 @@ struct process_info {
     device_uuid uuid;
     process_name process;
     std::uint64_t scratch_bytes, packet_bytes, small_bytes, middle_bytes, chunk_bytes;  ///< of the options
-    std::uint64_t far_channels, far_bytes;
+    std::uint64_t far_channels, far_bytes, gpu_direct;
     std::uint64_t window_bytes;  ///< of multicast memory; 0: none is asked for
     cuda::protocol protocol;
     std::uint64_t workspace_bytes, arena_bytes;
@@ -178,6 +178,7 @@ private:
         own_.protocol = o_.protocol;
         own_.far_channels = static_cast<std::uint64_t>(o_.far_channels);
         own_.far_bytes = o_.far_bytes;
+        own_.gpu_direct = o_.gpu_direct;
         own_.window_bytes = window_bytes_of(o_, all_.size());
         if (o_.far_channels < 1 || o_.far_channels > most_far_channels)
             throw error(errc::invalid_argument,
@@ -201,12 +202,12 @@ private:
                 p.small_bytes != own_.small_bytes || p.middle_bytes != own_.middle_bytes ||
                 p.chunk_bytes != own_.chunk_bytes || p.protocol != own_.protocol ||
                 p.far_channels != own_.far_channels || p.far_bytes != own_.far_bytes ||
-                p.window_bytes != own_.window_bytes)
+                p.gpu_direct != own_.gpu_direct || p.window_bytes != own_.window_bytes)
                 throw error(errc::invalid_argument,
                     (error_text() << "rank " << r << " has different options than rank " << rank_
                                   << ": scratch_bytes, packet_bytes, small_bytes, middle_bytes, chunk_bytes, "
-                                     "far_channels, far_bytes, multicast, multicast_bytes and protocol are the same "
-                                     "on all ranks")
+                                     "far_channels, far_bytes, gpu_direct, multicast, multicast_bytes and protocol "
+                                     "are the same on all ranks")
                         .text(),
                     rank_, r);
         }
@@ -431,14 +432,32 @@ private:
         v1::detail::value_exchange<Host, places_of_channels> tell(host_);
         tell(places, all);
         attempt([&] {
-            local_ranks& ranks = *joined_.ranks;
-            const near_device there(own_.device);  // and so are the proxy, and what it registers
-            far_->connect(
-                all[0].of, [&ranks](const proxy::notice& n) { ranks.order(n.why, n.peer, n.text.c_str(), n.told_by); },
-                [&ranks](proxy::notice& n) { return ranks.has_failed(n); });
-            ranks.take_links(far_->offloads());
+            const near_device there(own_.device);  // and so is what it registers
+            far_->connect(all[0].of);
+            joined_.ranks->take_links(far_->offloads());
         });
         exchange();
+        const bool in_gpu = o_.gpu_direct && make_gpu_windows();
+        attempt([&] {
+            local_ranks& ranks = *joined_.ranks;
+            const near_device there(own_.device);  // and so is the proxy
+            far_->start(
+                in_gpu, [&ranks](const proxy::notice& n) { ranks.order(n.why, n.peer, n.text.c_str(), n.told_by); },
+                [&ranks](proxy::notice& n) { return ranks.has_failed(n); });
+            if (in_gpu) ranks.renew_windows();
+        });
+        exchange();
+    }
+    /// Windows in memory of the GPUs: of all ranks, or, where one cannot have them, of none.
+    bool make_gpu_windows() {
+        attempt([&] { far_->make_gpu_windows(); });
+        tell();
+        int without = 0;
+        while (without < n_ && of(without).succeeded) ++without;
+        if (without == rank_)
+            v1::detail::say(
+                error_text() << "colls: cuda: rank " << rank_ << ": no GPUDirect RDMA between hosts: " << own_.why);
+        return without == n_;
     }
 
     Host& host_;

@@ -131,6 +131,16 @@ public:
         far_ = std::move(f);
         ranks_per_host_ = each;
     }
+    /// Tells kernels where the windows of far() are, if they have moved since `connect`: before the first launch.
+    void renew_windows() {
+        const far_memory now = far_->memory_for_kernels();
+        const device_guard there(device_);
+        const private_stream stream(device_);
+        check(cudaMemcpyAsync(
+                  handles_.data() + offsetof(rank_handle, far), &now, sizeof now, cudaMemcpyHostToDevice, stream.get()),
+            "cudaMemcpyAsync");
+        check(cudaStreamSynchronize(stream.get()), "cudaStreamSynchronize");
+    }
     int ranks_per_host() const { return ranks_per_host_; }
     /// Not known where all ranks are on one host.
     host_map hosts() const { return hosts_; }

@@ -64,6 +64,9 @@ public:
     std::uint64_t sent(int peer) const override { return at(peer).on->transport->sent(at(peer).number); }
     std::uint64_t received(int peer) const override { return at(peer).on->transport->received(at(peer).number); }
     bool offloads() const override { return network_.transport->offloads(); }
+    std::string add_gpu_memory(std::byte* at, std::size_t bytes, int file, std::size_t offset) override {
+        return network_.transport->add_gpu_memory(at, bytes, file, offset);
+    }
     void abandon() override {
         abandoned_ = true;
         for (side* s : {&host_, &network_}) {
