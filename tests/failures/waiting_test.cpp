@@ -503,7 +503,7 @@ TEST_CASE(
     colls::detail::two_threads threads;
     std::thread::id other;
     bool may_come_here = true;
-    threads.ask([&] {
+    threads.together([&] {
         cpu_set_t set;
         may_come_here = sched_getaffinity(0, sizeof set, &set) != 0 || CPU_ISSET(static_cast<std::size_t>(here), &set);
         other = std::this_thread::get_id();

@@ -39,27 +39,21 @@ public:
         other_.join();
     }
     /// Calls `own` in this thread while the other calls `theirs`; returns when both are over.
-    template <class A, class B>
-    void together(const A& theirs, const B& own) {
+    template <class A, class B = void (*)()>
+    void together(const A& theirs, const B& own = [] {}) {
         ask_.what = &theirs;
         ask_.call = [](const void* f) { (*static_cast<const A*>(f))(); };
         ask_.value.store(++asked_, std::memory_order_release);
         own();
         wait(answer_, asked_);
     }
-    template <class A>
-    void ask(const A& theirs) {
-        together(theirs, [] {});
-    }
-    /// Where other programs use the cores each question may take milliseconds: have they taken so many that the
-    /// measurement is to end?
+    /// Is it time to end? Where other programs use the cores each question may take milliseconds.
     bool late() const { return seconds_now() - begun_ > most; }
 
 private:
     static constexpr double most = 30e-3;  // seconds
-    // Some milliseconds. Something is measured only while both threads run: one that lets others run at once may come
-    // back when the other has gone.
-    static constexpr int patience = 3'000'000;
+    // Something is measured only while both threads run: one that yields at once may come back when the other has gone.
+    static constexpr int patience = 3'000'000;  // some milliseconds
     struct alignas(128) flag {
         std::atomic<int> value{0};
         void (*call)(const void*) = nullptr;  ///< null: end. Is written before the value, as is the next.
@@ -126,7 +120,7 @@ struct probe {
 
     /// The lines of the other thread's buffer become dirty in its cache.
     void rewrite() {
-        threads.ask([&] {
+        threads.together([&] {
             for (std::size_t i = 0; i < count; ++i) far[i] = static_cast<float>(i);
         });
     }
@@ -150,7 +144,7 @@ struct probe {
         const double begun = seconds_now();
         for (int i = 0; i < samples && !threads.late() && (found >= plausible || seconds_now() - begun < enough); ++i)
             least(found, seconds_of([&] {
-                for (int j = 0; j < trips; ++j) threads.ask([] {});
+                for (int j = 0; j < trips; ++j) threads.together([] {});
             }) / (2 * trips));
         return found;
     }
