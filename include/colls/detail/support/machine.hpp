@@ -30,7 +30,10 @@ inline machine with_cores_of(machine m, std::size_t part, std::size_t all) {
 /// does what it is asked.
 class two_threads {
 public:
-    two_threads() : other_([this, here = sched_getcpu()] { serve(here); }) {}
+    two_threads() : other_([this, here = sched_getcpu()] { serve(here); }) {
+        together([] {});  // it has begun
+        begun_ = seconds_now();
+    }
     two_threads(const two_threads&) = delete;
     two_threads& operator=(const two_threads&) = delete;
     ~two_threads() {
@@ -52,8 +55,8 @@ public:
 
 private:
     static constexpr double most = 30e-3;  // seconds
-    // Something is measured only while both threads run: one that yields at once may come back when the other has gone.
-    static constexpr int patience = 3'000'000;  // some milliseconds
+    // Something is measured only while both threads run: so they yield late, but soon at first, perhaps on one core.
+    static constexpr int patience = 3'000'000, at_first = 10'000;  // milliseconds, microseconds
     struct alignas(128) flag {
         std::atomic<int> value{0};
         void (*call)(const void*) = nullptr;  ///< null: end. Is written before the value, as is the next.
@@ -61,7 +64,7 @@ private:
     };
     static void wait(const flag& f, int value) {
         for (int spins = 0; f.value.load(std::memory_order_acquire) < value; ++spins)
-            if (spins > patience) sched_yield();
+            if (spins > (value == 1 ? at_first : patience)) sched_yield();
     }
     void serve(int askers_core) {
         stay_off(askers_core);
@@ -86,7 +89,7 @@ private:
 
     flag ask_, answer_;
     int asked_ = 0;
-    const double begun_ = seconds_now();
+    double begun_ = 0;
     std::thread other_;
 };
 
@@ -114,8 +117,7 @@ struct probe {
     static constexpr double enough = 10e-3, plausible = 2e-6;  // seconds: for all trips, and of one
     static constexpr std::size_t bytes = std::size_t{128} << 10, count = bytes / sizeof(float);
 
-    const std::unique_ptr<float[]> far{new float[count]},
-        near{new float[count]()};  ///< of the other thread, of this one
+    const std::unique_ptr<float[]> far{new float[count]}, near{new float[count]()};  ///< the other's, this thread's
     two_threads threads{};
 
     /// The lines of the other thread's buffer become dirty in its cache.

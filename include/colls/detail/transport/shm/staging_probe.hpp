@@ -60,10 +60,9 @@ private:
             for (std::size_t i = 0; i < bytes; ++i) own.in[i] = static_cast<unsigned char>(i + own.out[i]);
         });
         least(least_[how], seconds_of([&] {
-            if (how == kernel) {
-                both([](side& own, side& peer) { copy_from_process(getpid(), own.out.get(), peer.in.get(), bytes); });
-                return;
-            }
+            if (how == kernel)
+                return both(
+                    [](side& own, side& peer) { copy_from_process(getpid(), own.out.get(), peer.in.get(), bytes); });
             both([how](side& own, side&) {
                 how == streamed ? stream_bytes(own.staged.get(), own.in.get(), bytes)
                                 : copy_bytes(own.staged.get(), own.in.get(), bytes);
