@@ -249,6 +249,7 @@ private:
 /// Adds exact_sums; in calls on buffers of numbers (exact.hpp), the sum of these.
 struct exact_t {
     static constexpr bool commutative = true, pure = true;
+    /// For the library: a fold of T gets the contributions of all ranks at once.
     template <class T>
     static constexpr bool at_once_on = detail::is_exact_number<T>;
     template <class T>
