@@ -120,7 +120,7 @@ TEST_CASE("the parts of the memory of kernels and their proxy share no byte, and
     for (const int ranks : {2, 3, 17, 200}) {
         const colls::cuda::detail::far_layout layout{ranks, 3, 1 << 16, 16};
         std::vector<std::byte> memory(layout.bytes() + 128);
-        const colls::cuda::detail::far_memory m(memory.data(), layout, nullptr);
+        const colls::cuda::detail::far_memory m{memory.data(), layout, nullptr};
         std::vector<std::pair<const std::byte*, std::uint64_t>> parts;
         const auto add = [&](const auto* at, std::uint64_t bytes) {
             parts.emplace_back(reinterpret_cast<const std::byte*>(at), bytes);

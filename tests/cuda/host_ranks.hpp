@@ -87,8 +87,8 @@ public:
             places_of_.emplace_back(index(n_), kernel::far_memory::elsewhere);
             far = {far_.back().data(), layout, places_of_.back().data()};
             if (in_gpu) {
-                far_.emplace_back(static_cast<std::size_t>(layout.bytes() - layout.lists_bytes()));
-                far.windows = far_.back().data();
+                far_.emplace_back(static_cast<std::size_t>(layout.bytes()));
+                far.put_into_gpu(far_.back().data());
             }
             std::uint8_t here = 0;
             addresses_of_.push_back(addresses_);
@@ -103,8 +103,9 @@ public:
             auto transports = make(r);
             for (std::size_t c = 0; c < transports.size() && in_gpu; ++c) {
                 auto t = std::make_unique<support::late_transport>(std::move(transports[c]));
-                t->add_gpu_memory(handles_[index(r)].far.window(static_cast<int>(c), 0, false),
-                    static_cast<std::size_t>(layout.windows_bytes_of_channel()), -1, 0);
+                const auto from = handles_[index(r)].far.offset_of_channel(static_cast<int>(c));
+                t->add_gpu_memory(
+                    far_[index(2 * r + 1)].data() + from, static_cast<std::size_t>(layout.channel_bytes()), -1, 0);
                 transports[c] = std::move(t);
             }
             std::function<void()> flush;

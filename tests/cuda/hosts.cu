@@ -9,8 +9,8 @@
 //     hosts direct [SEED]        through windows in memory of the GPUs, by RDMA if COLLS_TRANSPORT is set; else by a
 //                                network that shows what has arrived when the emulator flushes
 //     hosts staged RANK          asks for such windows, which the network of rank RANK, or a device, does not reach
+#include "../support/late_transport.hpp"
 #include "messages.hpp"
-#include "support/late_transport.hpp"
 
 #include <colls/colls.hpp>
 #include <colls/cuda/explain.hpp>

@@ -1,7 +1,7 @@
 // A transport to memory of a GPU that is as late as a network card may be: what has arrived is there after a flush.
 #pragma once
 
-#include "support/broken_transports.hpp"
+#include "broken_transports.hpp"
 
 #include <algorithm>
 #include <atomic>

@@ -83,15 +83,15 @@ public:
             throw error(errc::unsupported,
                 (error_text() << "device " << device_ << " does not support GPUDirect RDMA, or cannot flush its writes")
                     .text());
-        const std::uint64_t each = memory_.layout.windows_bytes_of_channel();
         // Whole pages of any processor, which a dma-buf consists of, at one of them: cudaMalloc cuts no blocks of 2
         // MiB.
         constexpr std::uint64_t block = 2 << 20;
-        gpu_windows_ = device_memory(device_, (transports_.size() * each + block - 1) / block * block);
+        gpu_windows_ = device_memory(device_, (memory_.layout.bytes() + block - 1) / block * block);
         const v1::detail::descriptor file = dmabuf_of(gpu_windows_.data(), gpu_windows_.size());
         for (std::size_t c = 0; c < transports_.size(); ++c) {
-            const std::string why =
-                transports_[c]->add_gpu_memory(gpu_windows_.data() + c * each, each, file.get(), c * each);
+            const std::uint64_t from = memory_.offset_of_channel(static_cast<int>(c));
+            const std::string why = transports_[c]->add_gpu_memory(
+                gpu_windows_.data() + from, memory_.layout.channel_bytes(), file.get(), from);
             if (!why.empty()) throw error(errc::unsupported, why.c_str());
         }
     }
@@ -99,7 +99,7 @@ public:
     void start(
         bool in_gpu, std::function<void(const proxy::notice&)> found, std::function<bool(proxy::notice&)> own_failure) {
         std::function<void()> flush;
-        if (in_gpu) memory_.windows = gpu_windows_.data();
+        if (in_gpu) memory_.put_into_gpu(gpu_windows_.data());
         if (in_gpu && flushes_)
             flush = [device = device_] {
                 check(cudaSetDevice(device), "cudaSetDevice");  // of the proxy's thread

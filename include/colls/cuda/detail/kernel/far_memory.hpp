@@ -58,7 +58,7 @@ struct far_layout {
     static constexpr std::uint64_t shadow_bytes = 512;
     constexpr std::uint64_t arrived_bytes() const { return (static_cast<std::uint64_t>(ranks) * 8 + 127) / 128 * 128; }
     constexpr std::uint64_t post_bytes() const {
-        return sizeof(far_post) + 2 * std::uint64_t{pieces} * sizeof(far_piece);
+        return sizeof(far_post) + 2 * (std::uint64_t{pieces} * sizeof(far_piece) + window_bytes);
     }
     /// Places for pieces of messages between two ranks, in each direction, in the windows of even and odd posts alike:
     /// these and posts are not used at the same time. All ranks cut messages alike. One for each rank, or more, so that
@@ -82,14 +82,9 @@ struct far_layout {
     static constexpr std::uint64_t mail_bytes =
         128 + mail_entries * sizeof(far_mail) + 2 * std::uint64_t{moved_entries} * 8;
     constexpr std::uint64_t channel_bytes() const { return 256 + arrived_bytes() + 2 * post_bytes() + mail_bytes; }
-    /// All but the windows, and these behind it.
-    constexpr std::uint64_t lists_bytes() const {
+    constexpr std::uint64_t bytes() const {
         return static_cast<std::uint64_t>(ranks) * shadow_bytes +
                static_cast<std::uint64_t>(channels) * channel_bytes();
-    }
-    constexpr std::uint64_t windows_bytes_of_channel() const { return 4 * window_bytes; }
-    constexpr std::uint64_t bytes() const {
-        return lists_bytes() + static_cast<std::uint64_t>(channels) * windows_bytes_of_channel();
     }
 };
 
@@ -98,14 +93,17 @@ struct far_memory {
     std::byte* base = nullptr;
     far_layout layout;
     const std::uint8_t* places = nullptr;  ///< of each rank among those of this host; `elsewhere`: it is on another one
-    std::byte* windows = nullptr;
+    std::uintptr_t apart = 0;  ///< in_gpu: how far behind `base` such memory begins, which has the same layout
 
-    far_memory() = default;
-    /// `at`: layout.bytes() of host memory.
-    far_memory(std::byte* at, const far_layout& l, const std::uint8_t* p)
-        : base(at), layout(l), places(p), windows(at + l.lists_bytes()) {}
-    /// The windows are in memory of the GPU.
-    bool in_gpu() const { return windows != base + layout.lists_bytes(); }
+    /// The windows are in memory of the GPU. (One number more and no other layout: kernels of fp8 have no register
+    /// left.)
+    bool in_gpu() const { return apart != 0; }
+    void put_into_gpu(std::byte* at) {
+        apart = reinterpret_cast<std::uintptr_t>(at) - reinterpret_cast<std::uintptr_t>(base);
+    }
+    std::uint64_t offset_of_channel(int channel) const {
+        return static_cast<std::uint64_t>(of_channel(channel) - base);
+    }
 
     static constexpr std::uint8_t elsewhere = 0xff;
     COLLS_HOST_DEVICE bool is_far(int rank) const { return places[rank] == elsewhere; }
@@ -128,8 +126,9 @@ struct far_memory {
         return reinterpret_cast<far_piece*>(&post(channel, number) + 1) + (receives ? layout.pieces : 0);
     }
     COLLS_HOST_DEVICE std::byte* window(int channel, std::uint64_t number, bool receives) const {
-        return windows + static_cast<std::uint32_t>(4 * channel + 2 * static_cast<int>(number & 1) + receives) *
-                             layout.window_bytes;
+        return reinterpret_cast<std::byte*>(
+            reinterpret_cast<std::uintptr_t>(pieces(channel, number, false) + 2 * std::uint64_t{layout.pieces}) +
+            (receives ? layout.window_bytes : 0) + apart);
     }
     /// Pieces of messages between two ranks so far: written by the channel's kernels.
     COLLS_HOST_DEVICE std::uint64_t* mailed(int channel) const {

@@ -157,14 +157,16 @@ private:
         for (int p = 0; p < port; ++p) before += far_blocks(g, receives, p);
         return before;
     }
-    /// A slot's data at a place in a window of the post that is being written, or was written last.
+    /// Where in a window a slot's data at one of its places are.
+    COLLS_DEVICE static std::uint64_t in_window(G& g, int place, const slot_info& s) {
+        const location at{nullptr, s.data, slots::buffer_kind::scratch_slot};
+        return static_cast<std::uint64_t>(place) * slot_bytes(g.state().call.chunk, sizeof(T)) +
+               first_element(g, at, s.parts, 0) * sizeof(T);
+    }
+    /// In a window of the post that is being written, or was written last.
     COLLS_DEVICE_CALLED static std::byte* in_window(
         G g, int channel, bool receives, std::uint64_t post, int place, const slot_info& s) {
-        const far_memory& far = g.state().self.far;
-        const location at{far.window(channel, post, receives), s.data, slots::buffer_kind::scratch_slot};
-        return const_cast<std::byte*>(at.base) +
-               static_cast<std::uint64_t>(place) * slot_bytes(g.state().call.chunk, sizeof(T)) +
-               first_element(g, at, s.parts, 0) * sizeof(T);
+        return g.state().self.far.window(channel, post, receives) + in_window(g, place, s);
     }
     COLLS_DEVICE static std::uint64_t& posts(G& g, int channel) {
         const rank_handle& self = g.state().self;
@@ -179,10 +181,10 @@ private:
         far_piece& piece = far.pieces(channel, number, receives)[place];
         piece = {};
         if (s.data.block == none) return nullptr;
-        std::byte* const at = in_window(g, channel, receives, number, place, s);
-        piece = {static_cast<std::uint32_t>(at - far.window(channel, number, receives)),
+        const std::uint64_t at = in_window(g, place, s);
+        piece = {static_cast<std::uint32_t>(at),
             static_cast<std::uint32_t>(slots::span_of(g, s, channel, chunk).count * sizeof(T))};
-        return at;
+        return far.window(channel, number, receives) + at;
     }
     /// Finds what this rank sends to other hosts in a round, and receives from there. False: nothing.
     COLLS_DEVICE_CALLED static bool has_far_messages(G g, const Schedule& schedule, int round) {
