@@ -55,7 +55,8 @@ public:
         user_ = std::this_thread::get_id();
         to_->progress();
     }
-    /// Puts in its place what this thread's transports have received, after a moment, in which nobody may look there.
+    /// Puts in its place what this thread's transports have received, after a moment, in which no kernel may look
+    /// there.
     static void flush_gpu() {
         std::this_thread::sleep_for(std::chrono::microseconds(100));
         const std::lock_guard lock(mutex);
