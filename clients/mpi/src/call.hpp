@@ -38,7 +38,7 @@ concept blocking_call = requires(C& c, const C& looked_at, colls::communicator& 
 /// The same to `start` and `prepare`.
 template <class C>
 concept collective_call = blocking_call<C> && requires(C& c, colls::communicator& comm) {
-    { c.template make<colls::dynamic::start>(comm) } -> std::same_as<colls::operation>;
+    { c.template make<colls::dynamic::start>(comm).test() } -> std::same_as<bool>;
     c.keep_handles();  // the program may free datatypes and the operator before `finish`
 };
 
@@ -105,11 +105,13 @@ class started_call final : public outstanding_call {
 public:
     started_call(function which, shared_group g, std::unique_ptr<Call> call)
         : outstanding_call(which, std::move(g)), call_(std::move(call)) {}
-    colls::operation begin() override { return call_->template make<colls::dynamic::start>(of().comm); }
+    void begin() override { operation_ = call_->template make<colls::dynamic::start>(of().comm); }
+    bool test() override { return operation_.test(); }
     void finish() override { call_->finish(); }
 
 private:
     const std::unique_ptr<Call> call_;
+    decltype(call_->template make<colls::dynamic::start>(std::declval<colls::communicator&>())) operation_;
 };
 
 /// False: MPI runs the call.

@@ -2,6 +2,7 @@
 
 #include "configuration.hpp"
 #include "failure.hpp"
+#include "held.hpp"
 #include "outstanding.hpp"
 
 #include <colls/bootstrap/member_exchange.hpp>
@@ -171,37 +172,6 @@ neighbours arranged(const std::vector<int>& ranks, bool crosses) {
     for (const int i : found.order) found.ranks.push_back(rank_of(i));
     return found;
 }
-neighbourhood neighbourhood_of(MPI_Comm comm, int rank) {
-    int topology = MPI_UNDEFINED;
-    PMPI_Topo_test(comm, &topology);
-    std::vector<int> from, to;
-    if (topology == MPI_CART) {
-        int dimensions = 0;
-        PMPI_Cartdim_get(comm, &dimensions);
-        for (int d = 0; d < dimensions; ++d) {
-            int below = MPI_PROC_NULL, above = MPI_PROC_NULL;
-            PMPI_Cart_shift(comm, d, 1, &below, &above);
-            from.insert(from.end(), {below, above});
-        }
-        to = from;
-    } else if (topology == MPI_GRAPH) {
-        int count = 0;
-        PMPI_Graph_neighbors_count(comm, rank, &count);
-        from.resize(static_cast<std::size_t>(count));
-        PMPI_Graph_neighbors(comm, rank, count, from.data());
-        to = from;
-    } else if (topology == MPI_DIST_GRAPH) {
-        int in = 0, out = 0, weighted = 0;
-        PMPI_Dist_graph_neighbors_count(comm, &in, &out, &weighted);
-        from.resize(static_cast<std::size_t>(in));
-        to.resize(static_cast<std::size_t>(out));
-        std::vector<int> weights_in(from), weights_out(to);
-        PMPI_Dist_graph_neighbors(comm, in, from.data(), weights_in.data(), out, to.data(), weights_out.data());
-    }
-    // In a Cartesian topology a block that is sent in one direction comes from the other one.
-    return {topology != MPI_UNDEFINED, arranged(from, topology == MPI_CART), arranged(to, false)};
-}
-
 const shared_group* make_group(MPI_Comm comm) {
     auto kept = std::make_unique<shared_group>(add_group());
     group& g = **kept;
@@ -213,7 +183,7 @@ const shared_group* make_group(MPI_Comm comm) {
     if (g.several && between == 0) {
         g.comm = join(comm, g);
         set_deadline(g.comm);
-        g.around = neighbourhood_of(comm, g.rank);
+        g.around = neighbourhood_of(comm);
     }
     if (PMPI_Comm_set_attr(comm, keyval, kept.get()) != MPI_SUCCESS)
         throw colls::error(colls::errc::peer_failed, "colls: MPI_Comm_set_attr failed");
@@ -244,6 +214,39 @@ bool find(MPI_Comm comm, const shared_group*& g) {
 }
 
 }  // namespace
+
+neighbourhood neighbourhood_of(MPI_Comm comm) {
+    int topology = MPI_UNDEFINED, rank = 0;
+    if (ranks_of(comm) == 0) return {};
+    PMPI_Topo_test(comm, &topology);
+    PMPI_Comm_rank(comm, &rank);
+    std::vector<int> from, to;
+    if (topology == MPI_CART) {
+        int dimensions = 0;
+        PMPI_Cartdim_get(comm, &dimensions);
+        for (int d = 0; d < dimensions; ++d) {
+            int below = MPI_PROC_NULL, above = MPI_PROC_NULL;
+            PMPI_Cart_shift(comm, d, 1, &below, &above);
+            from.insert(from.end(), {below, above});
+        }
+        to = from;
+    } else if (topology == MPI_GRAPH) {
+        int count = 0;
+        PMPI_Graph_neighbors_count(comm, rank, &count);
+        from.resize(static_cast<std::size_t>(count));
+        PMPI_Graph_neighbors(comm, rank, count, from.data());
+        to = from;
+    } else if (topology == MPI_DIST_GRAPH) {
+        int in = 0, out = 0, weighted = 0;
+        PMPI_Dist_graph_neighbors_count(comm, &in, &out, &weighted);
+        from.resize(static_cast<std::size_t>(in));
+        to.resize(static_cast<std::size_t>(out));
+        std::vector<int> weights_in(from), weights_out(to);
+        PMPI_Dist_graph_neighbors(comm, in, from.data(), weights_in.data(), out, to.data(), weights_out.data());
+    }
+    // In a Cartesian topology a block that is sent in one direction comes from the other one.
+    return {topology != MPI_UNDEFINED, arranged(from, topology == MPI_CART), arranged(to, false)};
+}
 
 bool has_several_of_this_world(MPI_Comm comm) {
     int between = 0, size = 0;
@@ -285,6 +288,7 @@ shared_group another_group(MPI_Comm comm, const shared_group& first) {
         added->rank = first->rank;
         added->size = first->size;
         added->several = first->several;
+        added->around = first->around;
         added->comm = join_beside(comm, *first);
         set_deadline(added->comm);
         others.push_back(std::move(added));

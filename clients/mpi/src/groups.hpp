@@ -22,6 +22,8 @@ struct neighbourhood {
     bool exists = false;  ///< the communicator has a topology
     neighbours sources, destinations;
 };
+/// That of a communicator; none for an intercommunicator, or where there is no such communicator.
+neighbourhood neighbourhood_of(MPI_Comm comm);
 
 struct group;
 using shared_group = std::shared_ptr<group>;

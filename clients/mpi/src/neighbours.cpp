@@ -2,6 +2,7 @@
 // group's size.
 #include "blocks.hpp"
 #include "call.hpp"
+#include "held.hpp"
 #include "numbers.hpp"
 
 #include <colls/dynamic.hpp>
@@ -9,6 +10,7 @@
 
 #include <cstddef>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -16,22 +18,32 @@ namespace {
 using namespace colls_mpi;
 namespace dynamic = colls::dynamic;
 
-/// Blocks of one length, in a row.
+/// Blocks of one length, in a row. `Type` is a datatype, here and below, or a held one.
+template <class Type>
 struct equal_blocks {
+    static constexpr bool same = false;
     const void* base;
     MPI_Count count;
-    MPI_Datatype type;
+    Type type;
 
     bool are_good(int) const { return base != MPI_IN_PLACE && colls_mpi::are_sound(count, type); }
     block_list of(const neighbours& all) const { return {base, count, count, type, all.order}; }
 };
 /// One block for all neighbours: as many copies as one of them is to have.
-struct same_block : equal_blocks {
+template <class Type>
+struct same_block {
+    static constexpr bool same = true;
+    const void* base;
+    MPI_Count count;
+    Type type;
+
+    bool are_good(int) const { return base != MPI_IN_PLACE && colls_mpi::are_sound(count, type); }
     block_list of(const neighbours& all) const { return {base, count, 0, type, all.most}; }
 };
-/// Blocks with lengths and displacements: `Type` is a datatype, or one for each block.
+/// Blocks with lengths and displacements: `Type` may also be a datatype for each block.
 template <class Type>
 struct placed_blocks {
+    static constexpr bool same = false;
     const void* base;
     numbers counts, displacements;
     Type type;
@@ -40,23 +52,40 @@ struct placed_blocks {
     bool are_good(int n) const {
         if (base == MPI_IN_PLACE) return false;
         if (n > 0 && (displacements.is_null() || !are_counts(counts, n))) return false;
-        if constexpr (std::is_same_v<Type, MPI_Datatype>) {
+        if constexpr (std::is_convertible_v<Type, MPI_Datatype>) {
             return type != MPI_DATATYPE_NULL;
         } else {
-            if (n > 0 && type == nullptr) return false;
+            const MPI_Datatype* const types = type;
+            if (n > 0 && types == nullptr) return false;
             for (int i = 0; i < n; ++i)
-                if (counts[i] > 0 && type[i] == MPI_DATATYPE_NULL) return false;
+                if (counts[i] > 0 && types[i] == MPI_DATATYPE_NULL) return false;
             return true;
         }
     }
     block_list of(const neighbours& all) const { return {base, counts, displacements, type, all.order}; }
 };
 
+/// The messages of a call, which are under way.
+class messages {
+public:
+    messages() = default;
+    explicit messages(std::size_t most) { all_.reserve(most); }
+    void add(colls::operation message) { all_.push_back(std::move(message)); }
+    void wait() { colls::wait_all(all_); }
+    /// Looks at one that is not over, which advances the others, too. True where all are.
+    bool test() {
+        while (!all_.empty() && all_.back().test()) all_.pop_back();
+        return all_.empty();
+    }
+
+private:
+    std::vector<colls::operation> all_;
+};
+
 class neighbour_call {
 public:
     template <class From, class To>
-    neighbour_call(group& g, const From& from, const To& to)
-        : around_(g.around), sends_same_(std::is_same_v<From, same_block>) {
+    neighbour_call(group& g, const From& from, const To& to) : around_(g.around), sends_same_(From::same) {
         if (!around_.exists || !from.are_good(around_.destinations.count) || !to.are_good(around_.sources.count))
             return;
         from_ = from.of(around_.destinations);
@@ -67,18 +96,21 @@ public:
     }
     verdict says() const { return says_; }
     template <class Mode>
-    void make(colls::communicator& comm) {
+    auto make(colls::communicator& comm) {
         // All are started before the first wait: ranks may have their neighbours in any order.
-        std::vector<colls::operation> messages;
-        messages.reserve(around_.sources.ranks.size() + around_.destinations.ranks.size());
+        messages all(around_.sources.ranks.size() + around_.destinations.ranks.size());
         for_each_rank(around_.sources, to_, false, [&](int rank, std::size_t at, std::size_t bytes) {
-            messages.push_back(dynamic::start::recv(comm, dynamic::buffer{out_.data() + at, bytes}, rank));
+            all.add(dynamic::start::recv(comm, dynamic::buffer{out_.data() + at, bytes}, rank));
         });
         for_each_rank(around_.destinations, from_, sends_same_, [&](int rank, std::size_t at, std::size_t bytes) {
-            messages.push_back(dynamic::start::send(comm, dynamic::const_buffer{in_.data() + at, bytes}, rank));
+            all.add(dynamic::start::send(comm, dynamic::const_buffer{in_.data() + at, bytes}, rank));
         });
-        colls::wait_all(messages);
+        if constexpr (std::is_same_v<Mode, blocking>)
+            all.wait();
+        else
+            return all;
     }
+    void keep_handles() { to_.keep_types(); }
     void finish() { out_.deliver(); }
 
 private:

@@ -74,9 +74,9 @@ private:
                     return false;
                 }
                 c.begun_ = true;
-                c.operation_ = c.begin();
+                c.begin();
             }
-            if (!c.operation_.test()) return false;
+            if (!c.test()) return false;
             c.finish();
         } catch (...) {
             c.note_failure();

@@ -11,7 +11,6 @@
 #include "report.hpp"
 
 #include <colls/mpi/detail/mpi_header.hpp>
-#include <colls/operation.hpp>
 
 #include <sched.h>
 #include <memory>
@@ -32,7 +31,9 @@ public:
     // These run one at a time, in any thread that is in a function of MPI.
 
     /// Makes the call; it does not wait.
-    virtual colls::operation begin() = 0;
+    virtual void begin() = 0;
+    /// Advances it; true where it is over.
+    virtual bool test() = 0;
     /// The call is over: delivers the result.
     virtual void finish() = 0;
 
@@ -48,7 +49,6 @@ private:
 
     const function which_;
     const shared_group group_;
-    colls::operation operation_;
     bool begun_ = false;
     result* result_;
     MPI_Request request_ = MPI_REQUEST_NULL;

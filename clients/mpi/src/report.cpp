@@ -18,13 +18,16 @@ constexpr const char* names[] = {"MPI_Barrier", "MPI_Bcast", "MPI_Gather", "MPI_
     "MPI_Neighbor_allgatherv", "MPI_Neighbor_alltoall", "MPI_Neighbor_alltoallv", "MPI_Neighbor_alltoallw",
     "MPI_Ibarrier", "MPI_Ibcast", "MPI_Igather", "MPI_Igatherv", "MPI_Iscatter", "MPI_Iscatterv", "MPI_Iallgather",
     "MPI_Iallgatherv", "MPI_Ialltoall", "MPI_Ialltoallv", "MPI_Ialltoallw", "MPI_Ireduce", "MPI_Iallreduce",
-    "MPI_Ireduce_scatter_block", "MPI_Ireduce_scatter", "MPI_Iscan", "MPI_Iexscan", "MPI_Barrier_init",
-    "MPI_Bcast_init", "MPI_Gather_init", "MPI_Gatherv_init", "MPI_Scatter_init", "MPI_Scatterv_init",
-    "MPI_Allgather_init", "MPI_Allgatherv_init", "MPI_Alltoall_init", "MPI_Alltoallv_init", "MPI_Alltoallw_init",
-    "MPI_Reduce_init", "MPI_Allreduce_init", "MPI_Reduce_scatter_block_init", "MPI_Reduce_scatter_init",
-    "MPI_Scan_init", "MPI_Exscan_init"};
+    "MPI_Ireduce_scatter_block", "MPI_Ireduce_scatter", "MPI_Iscan", "MPI_Iexscan", "MPI_Ineighbor_allgather",
+    "MPI_Ineighbor_allgatherv", "MPI_Ineighbor_alltoall", "MPI_Ineighbor_alltoallv", "MPI_Ineighbor_alltoallw",
+    "MPI_Barrier_init", "MPI_Bcast_init", "MPI_Gather_init", "MPI_Gatherv_init", "MPI_Scatter_init",
+    "MPI_Scatterv_init", "MPI_Allgather_init", "MPI_Allgatherv_init", "MPI_Alltoall_init", "MPI_Alltoallv_init",
+    "MPI_Alltoallw_init", "MPI_Reduce_init", "MPI_Allreduce_init", "MPI_Reduce_scatter_block_init",
+    "MPI_Reduce_scatter_init", "MPI_Scan_init", "MPI_Exscan_init", "MPI_Neighbor_allgather_init",
+    "MPI_Neighbor_allgatherv_init", "MPI_Neighbor_alltoall_init", "MPI_Neighbor_alltoallv_init",
+    "MPI_Neighbor_alltoallw_init"};
 constexpr std::size_t function_count = sizeof names / sizeof *names;
-static_assert(function_count == static_cast<std::size_t>(function::exscan_init) + 1);
+static_assert(function_count == static_cast<std::size_t>(function::neighbor_alltoallw_init) + 1);
 
 struct figures {
     std::atomic<std::int64_t> calls = 0, nanoseconds = 0;

@@ -47,6 +47,11 @@ enum class function : unsigned char {
     ireduce_scatter,
     iscan,
     iexscan,
+    ineighbor_allgather,
+    ineighbor_allgatherv,
+    ineighbor_alltoall,
+    ineighbor_alltoallv,
+    ineighbor_alltoallw,
     barrier_init,
     bcast_init,
     gather_init,
@@ -63,12 +68,17 @@ enum class function : unsigned char {
     reduce_scatter_block_init,
     reduce_scatter_init,
     scan_init,
-    exscan_init
+    exscan_init,
+    neighbor_allgather_init,
+    neighbor_allgatherv_init,
+    neighbor_alltoall_init,
+    neighbor_alltoallv_init,
+    neighbor_alltoallw_init
 };
 /// The same function with counts of MPI_Count.
 constexpr function large(function which) {
     return static_cast<function>(
-        static_cast<unsigned char>(which) + static_cast<unsigned char>(function::exscan_init) + 1);
+        static_cast<unsigned char>(which) + static_cast<unsigned char>(function::neighbor_alltoallw_init) + 1);
 }
 /// As MPI names it; the extension of Open MPI 4 says MPIX_ instead of MPI_.
 std::string name_of(function which);

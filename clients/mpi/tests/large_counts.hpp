@@ -39,6 +39,11 @@ using address_type = MPI_Count;  // that of a datatype
 #define MPI_Iexscan MPI_Iexscan_c
 #define MPI_Igather MPI_Igather_c
 #define MPI_Igatherv MPI_Igatherv_c
+#define MPI_Ineighbor_allgather MPI_Ineighbor_allgather_c
+#define MPI_Ineighbor_allgatherv MPI_Ineighbor_allgatherv_c
+#define MPI_Ineighbor_alltoall MPI_Ineighbor_alltoall_c
+#define MPI_Ineighbor_alltoallv MPI_Ineighbor_alltoallv_c
+#define MPI_Ineighbor_alltoallw MPI_Ineighbor_alltoallw_c
 #define MPI_Irecv MPI_Irecv_c
 #define MPI_Ireduce MPI_Ireduce_c
 #define MPI_Ireduce_scatter MPI_Ireduce_scatter_c
@@ -49,10 +54,15 @@ using address_type = MPI_Count;  // that of a datatype
 #define MPI_Isend MPI_Isend_c
 #define MPI_Mrecv MPI_Mrecv_c
 #define MPI_Neighbor_allgather MPI_Neighbor_allgather_c
+#define MPI_Neighbor_allgather_init MPI_Neighbor_allgather_init_c
 #define MPI_Neighbor_allgatherv MPI_Neighbor_allgatherv_c
+#define MPI_Neighbor_allgatherv_init MPI_Neighbor_allgatherv_init_c
 #define MPI_Neighbor_alltoall MPI_Neighbor_alltoall_c
+#define MPI_Neighbor_alltoall_init MPI_Neighbor_alltoall_init_c
 #define MPI_Neighbor_alltoallv MPI_Neighbor_alltoallv_c
+#define MPI_Neighbor_alltoallv_init MPI_Neighbor_alltoallv_init_c
 #define MPI_Neighbor_alltoallw MPI_Neighbor_alltoallw_c
+#define MPI_Neighbor_alltoallw_init MPI_Neighbor_alltoallw_init_c
 #define MPI_Op_create MPI_Op_create_c
 #define MPI_Recv MPI_Recv_c
 #define MPI_Recv_init MPI_Recv_init_c

@@ -614,9 +614,8 @@ void move_among_neighbours(MPI_Comm comm, const ShapeOf& of, int units, const ch
         for (int i = 0; i < in; ++i)
             if (const int r = all.from[static_cast<std::size_t>(i)].rank; r != MPI_PROC_NULL)
                 received.expect_data(i * units, units, r, everyone, salt);
-        calling("MPI_Neighbor_allgather", comm);
-        MPI_Neighbor_allgather(
-            sent.base(), sent.count(units), sent.type(), received.base(), received.count(units), received.type(), comm);
+        call(FORMS(Neighbor_allgather, Ineighbor_allgather), comm, sent.base(), sent.count(units), sent.type(),
+            received.base(), received.count(units), received.type());
         check(sent, received, "MPI_Neighbor_allgather");
     }
     {
@@ -630,9 +629,8 @@ void move_among_neighbours(MPI_Comm comm, const ShapeOf& of, int units, const ch
             at.push_back(received.count(place(i, in)));
             if (r != MPI_PROC_NULL) received.expect_data(place(i, in), n, r, everyone, salt);
         }
-        calling("MPI_Neighbor_allgatherv", comm);
-        MPI_Neighbor_allgatherv(sent.base(), sent.count(length(rank, 0, 0)), sent.type(), received.base(),
-            counts.data(), at.data(), received.type(), comm);
+        call(FORMS(Neighbor_allgatherv, Ineighbor_allgatherv), comm, sent.base(), sent.count(length(rank, 0, 0)),
+            sent.type(), received.base(), counts.data(), at.data(), received.type());
         check(sent, received, "MPI_Neighbor_allgatherv");
     }
     {
@@ -643,9 +641,8 @@ void move_among_neighbours(MPI_Comm comm, const ShapeOf& of, int units, const ch
         for (int i = 0; i < in; ++i)
             if (const auto [r, edge] = all.from[static_cast<std::size_t>(i)]; r != MPI_PROC_NULL)
                 received.expect_data(i * units, units, r, rank, salt + 1000 * edge);
-        calling("MPI_Neighbor_alltoall", comm);
-        MPI_Neighbor_alltoall(
-            sent.base(), sent.count(units), sent.type(), received.base(), received.count(units), received.type(), comm);
+        call(FORMS(Neighbor_alltoall, Ineighbor_alltoall), comm, sent.base(), sent.count(units), sent.type(),
+            received.base(), received.count(units), received.type());
         check(sent, received, "MPI_Neighbor_alltoall");
     }
     area sent(mine, all_places(out)), received(other, all_places(in)), received_w(other, all_places(in));
@@ -672,29 +669,29 @@ void move_among_neighbours(MPI_Comm comm, const ShapeOf& of, int units, const ch
         for (area* const a : {&received, &received_w})
             if (r != MPI_PROC_NULL) a->expect_data(place(i, in), n, r, rank, salt + 1000 * edge);
     }
-    calling("MPI_Neighbor_alltoallv", comm);
-    MPI_Neighbor_alltoallv(sent.base(), sent_counts.data(), sent_at.data(), sent.type(), received.base(), counts.data(),
-        at.data(), received.type(), comm);
+    call(FORMS(Neighbor_alltoallv, Ineighbor_alltoallv), comm, sent.base(), sent_counts.data(), sent_at.data(),
+        sent.type(), received.base(), counts.data(), at.data(), received.type());
     check(sent, received, "MPI_Neighbor_alltoallv");
     int kind = MPI_UNDEFINED;
     MPI_Topo_test(comm, &kind);
     if (kind == MPI_DIST_GRAPH && !all_is_right()) return;
-    calling("MPI_Neighbor_alltoallw", comm);
-    MPI_Neighbor_alltoallw(sent.base(), sent_counts.data(), sent_bytes_at.data(), sent_types.data(), received_w.base(),
-        counts.data(), bytes_at.data(), types.data(), comm);
+    call(FORMS(Neighbor_alltoallw, Ineighbor_alltoallw), comm, sent.base(), sent_counts.data(), sent_bytes_at.data(),
+        sent_types.data(), received_w.base(), counts.data(), bytes_at.data(), types.data());
     check(sent, received_w, "MPI_Neighbor_alltoallw");
 }
 
-/// Calls use(communicator, name) for topologies of each kind, some of them by chance, the same on all ranks.
+/// Calls use(communicator, name, number) for topologies of each kind, some of them by chance, the same on all ranks.
 template <class Use>
 void with_topologies(const Use& use) {
     const int size = size_of(MPI_COMM_WORLD), rank = rank_in(MPI_COMM_WORLD);
+    int number = 0;
     const auto use_and_free = [&](MPI_Comm comm, const char* name) {
         const int behind = salts + 100;  // also on ranks that are not in it
         if (comm != MPI_COMM_NULL) {
-            use(comm, name);
+            use(comm, name, number);
             MPI_Comm_free(&comm);
         }
+        ++number;
         salts = behind;
     };
     MPI_Comm comm = MPI_COMM_NULL;
@@ -759,8 +756,15 @@ void with_topologies(const Use& use) {
     }
 }
 void use_neighbours(const std::vector<shape>& family, const shape& wide) {
-    with_topologies([&](MPI_Comm comm, const char* name) {
-        for (const int units : all_is_right() ? std::vector<int>{0, 1, 5, 400} : std::vector<int>{5}) {
+    // Of calls that do not block a quarter; Open MPI 4 itself, which confuses several blocks between two ranks in
+    // these, gets a line alone.
+    const bool by_mpi = !extremes || size_of(MPI_COMM_WORLD) == 1;
+    with_topologies([&](MPI_Comm comm, const char* name, int number) {
+        if (calls_are != form::blocking && (by_mpi ? number > 0 : number % 4 != 1)) return;
+        calling("MPI_Barrier", comm);  // before calls that do not block: it makes colls' group
+        MPI_Barrier(comm);
+        const bool all = all_is_right() && calls_are == form::blocking;
+        for (const int units : all ? std::vector<int>{0, 1, 5, 400} : std::vector<int>{5}) {
             move_among_neighbours(comm, [&](int) -> const shape& { return wide; }, units, name);
             if (derived) move_among_neighbours(comm, [&](int) -> const shape& { return family[1]; }, units, name);
             if (extremes)
@@ -1925,7 +1929,7 @@ void start_again(MPI_Comm comm) {
         PERSISTENT(Allreduce)(&rank, &own, 1, MPI_INT, MPI_SUM, MPI_COMM_SELF, MPI_INFO_NULL, &summed);
         calling("MPI_Allreduce_init", MPI_COMM_SELF);
         MPI_Start(&summed);
-        complete(summed, request_is::persistent);
+        MPI_Wait(&summed, MPI_STATUS_IGNORE);  // MPI_Testall of MPICH 4.0 finds an error in it
         expect(own == rank, "a persistent call of one rank");
         MPI_Request_free(&summed);
     }
@@ -2579,6 +2583,7 @@ int main(int argc, char** argv) {
     reduce_types(MPI_COMM_WORLD, is_given("types"));
     reduce_by_own_operators(MPI_COMM_WORLD);
     calls_are = form::started;
+    use_neighbours(family, wide);
     if (extremes) {
         for (const int units : {0, 5, 400}) {
             move_data(
@@ -2600,6 +2605,7 @@ int main(int argc, char** argv) {
     const bool with_persistent = HAS_PERSISTENT && (mpich_version() == 0 || (extremes && size > 1));
     if (with_persistent) {
         calls_are = form::persistent;
+        use_neighbours(family, wide);
         move_data(MPI_COMM_WORLD, [&](int) -> const shape& { return wide; }, 5);
         reduce_numbers<int>(MPI_COMM_WORLD, MPI_INT, "MPI_INT", {33});
         if (extremes) {
@@ -2634,7 +2640,7 @@ int main(int argc, char** argv) {
     MPI_Allreduce(&all_checked, &sum_checked, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
     if (rank == 0) {
         for (const auto& [name, c] : made) std::printf("called %s %ld %ld\n", name.c_str(), c.of_several, c.others);
-        std::printf("functions %d\n", with_persistent ? 56 : 39);
+        std::printf("functions %d\n", with_persistent ? 66 : 44);
         std::printf("%d ranks, %ld checked, %ld wrong\n", size, sum_checked, sum_wrong);
     }
     MPI_Finalize();
