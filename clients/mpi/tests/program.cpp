@@ -756,8 +756,8 @@ void with_topologies(const Use& use) {
     }
 }
 void use_neighbours(const std::vector<shape>& family, const shape& wide) {
-    // Of calls that do not block a quarter; Open MPI 4 itself, which confuses several blocks between two ranks in
-    // these, gets a line alone.
+    // A quarter of these for calls that do not block. Open MPI 4 itself confuses several blocks between two ranks in
+    // them, and gets a line alone.
     const bool by_mpi = !extremes || size_of(MPI_COMM_WORLD) == 1;
     with_topologies([&](MPI_Comm comm, const char* name, int number) {
         if (calls_are != form::blocking && (by_mpi ? number > 0 : number % 4 != 1)) return;
