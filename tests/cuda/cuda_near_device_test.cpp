@@ -20,8 +20,8 @@
 #include <utility>
 #include <vector>
 
-using colls::cuda::detail::cores_of_list;
 using colls::cuda::detail::near_device;
+using colls::detail::rdma::cores_of_list;
 
 namespace {
 

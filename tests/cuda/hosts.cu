@@ -41,7 +41,7 @@ std::atomic<int> flushes{0};
 /// A network to the GPUs of the emulator.
 class late_network final : public colls::detail::hosts::inter_node_transport {
 public:
-    explicit late_network(const colls::detail::address&) {}
+    late_network(const colls::detail::address&, int) {}
     std::unique_ptr<colls::extend::message_transport> over(
         std::unique_ptr<colls::extend::message_transport> control, int rank, int) override {
         if (rank == rank_without) return control;

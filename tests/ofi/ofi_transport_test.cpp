@@ -5,13 +5,17 @@
 #include "support/fault.hpp"
 #include "support/message_transports.hpp"
 #include "support/says.hpp"
+#include "verbs/made_tree.hpp"
 
 #include <colls/net/detail/connection/tcp_transport.hpp>
 #include <colls/ofi/detail/ofi_transport.hpp>
 
 #include <algorithm>
+#include <cstdio>
+#include <deque>
 #include <functional>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -31,7 +35,7 @@ const ofi_shape usual{}, tiny{.slots = 2, .packet_bytes = 64, .parts = 2, .part_
 
 std::shared_ptr<ofi::provider> provider_of(const char* name, const char* domain = nullptr) {
     const with_environment p("COLLS_OFI_PROVIDER", name), d("COLLS_OFI_DOMAIN", domain);
-    return std::make_shared<ofi::provider>(address::loopback(AF_INET, 0));
+    return std::make_shared<ofi::provider>(ofi::domain_choice{.own = address::loopback(AF_INET, 0)});
 }
 /// Those that this libfabric has. (Not shm: its endpoints of one process use each other's memory, also after its end.)
 std::vector<std::string> providers() {
@@ -136,7 +140,137 @@ private:
     fi_ops_cq *queue_ = nullptr, my_queue_{};
 };
 
+/// Domains as libfabric lists them, and which one of them a rank takes.
+class listed {
+public:
+    struct entry {
+        std::string provider = "efa", name = "second";
+        std::string card{};  ///< its PCI address; empty: there is none
+        std::string fabric = "one";
+        std::size_t speed = 200;
+        bool ip = false, up = true;
+        fi_info info{};
+        fi_fabric_attr of{};
+        fi_domain_attr domain{};
+        fi_ep_attr end{};
+        fid_nic nic{};
+        fi_bus_attr bus{};
+        fi_link_attr link{};
+        sockaddr_in at{};
+    };
+    explicit listed(const made_sysfs::made_tree& t) : tree_(t) {}
+    void add(entry&& given) {
+        entry& e = all_.emplace_back(std::move(given));
+        e.info.fabric_attr = &e.of, e.info.domain_attr = &e.domain, e.info.ep_attr = &e.end;
+        e.of.prov_name = e.provider.data(), e.of.name = e.fabric.data(), e.domain.name = e.name.data();
+        e.end.mem_tag_format = ~std::uint64_t{0};
+        e.info.addr_format = e.ip ? FI_SOCKADDR_IN : FI_ADDR_STR;
+        e.at.sin_family = AF_INET;
+        e.info.src_addr = &e.at, e.info.src_addrlen = sizeof e.at;
+        if (!e.card.empty()) {
+            unsigned domain = 0, bus = 0, device = 0, function = 0;
+            if (std::sscanf(e.card.c_str(), "%x:%x:%x.%x", &domain, &bus, &device, &function) != 4) std::abort();
+            e.bus.bus_type = FI_BUS_PCI;
+            e.bus.attr.pci = {static_cast<std::uint16_t>(domain), static_cast<std::uint8_t>(bus),
+                static_cast<std::uint8_t>(device), static_cast<std::uint8_t>(function)};
+            e.link.speed = e.speed, e.link.state = e.up ? FI_LINK_UP : FI_LINK_DOWN;
+            e.nic.bus_attr = &e.bus, e.nic.link_attr = &e.link;
+            e.info.nic = &e.nic;
+        }
+        if (all_.size() > 1) all_[all_.size() - 2].info.next = &e.info;
+    }
+    std::string taken(int place, const char* cores, const char* gpu = "", const char* domain = nullptr) const {
+        const ofi::domain_choice c{.place = place,
+            .gpu = gpu,
+            .pci = tree_.tree(),
+            .cores = rdma::cores_of_list(std::istringstream(cores)),
+            .name = nullptr,
+            .domain = domain};
+        const fi_info* const best = c.of(&all_.front().info);
+        return best ? best->domain_attr->name : "none";
+    }
+    /// What ranks 0, 1, ... take, which have these cores.
+    std::vector<std::string> of_ranks(const std::vector<const char*>& cores) const {
+        std::vector<std::string> all;
+        for (std::size_t i = 0; i < cores.size(); ++i) all.push_back(taken(static_cast<int>(i), cores[i]));
+        return all;
+    }
+
+private:
+    const made_sysfs::made_tree& tree_;
+    std::deque<entry> all_;
+};
+using names = std::vector<std::string>;
+
 }  // namespace
+
+TEST_CASE("ofi: ranks take a domain near their cores, and spread over equal ones", "[ofi_domain]") {
+    made_sysfs::made_tree t;
+    listed all(t);
+    for (const int i : {0, 1, 2, 3}) {  // two on each NUMA node
+        const std::string bus = "0" + std::to_string(4 - i), at = "0000:" + bus + ":00.0";
+        t.card("pci0000:" + bus, at, i / 2, "hsn" + std::to_string(i));
+        for (const char* const provider : {"cxi", "cxi;ofi_rxd"})
+            all.add({.provider = provider, .name = "cxi" + std::to_string(i), .card = at});
+    }
+    t.node(0, "0-7,16-23");
+    t.node(1, "8-15,24-31");
+    CHECK(all.of_ranks({"0", "1", "9", "8-15,24-31"}) == names{"cxi0", "cxi1", "cxi3", "cxi2"});
+    CHECK(all.of_ranks({"0", "8", "1", "9"}) == names{"cxi0", "cxi3", "cxi1", "cxi2"});  // the nodes in turn
+    CHECK(all.of_ranks({"0-31", "0-31", "0-31", "0-31"}) == names{"cxi0", "cxi1", "cxi2", "cxi3"});  // on both
+    CHECK(all.of_ranks({"40", "40"}) == names{"cxi0", "cxi1"});  // on none that has a card
+    CHECK(all.of_ranks({"", ""}) == names{"cxi0", "cxi1"});      // not known
+    CHECK(all.taken(0, "0", "", "cxi2") == "cxi2");
+    CHECK(all.taken(3, "8", "", "cxi9") == "none");
+}
+
+TEST_CASE("ofi: a rank takes the domain nearest to its GPU, as the other GPUs of the host do", "[ofi_domain]") {
+    made_sysfs::made_tree t;
+    listed all(t);
+    for (const char* const bus : {"10", "20", "30"}) {  // two GPUs behind each switch, and two cards; the last has none
+        const std::string up = std::string("pci0000:") + bus + "/0000:" + bus + ":01.0";
+        for (const std::string i : {"a", "b"}) {
+            t.gpu(up, std::string("0000:") + bus + ":0" + i + ".0", 0);
+            if (bus[0] == '3') continue;
+            const std::string at = std::string("0000:") + bus + ":1" + i + ".0";
+            t.card(up, at, 0, "efa" + (bus + i));
+            all.add({.name = "rdmap" + (bus + i), .card = at});
+        }
+    }
+    for (const char* const gpu : {"10:0a", "10:0b", "20:0a", "20:0b"}) {
+        std::string name = std::string("rdmap") + gpu;
+        name.erase(name.find(":0"), 2);
+        CHECK(all.taken(0, "0", (std::string("00000000:") + gpu + ".0").c_str()) == name);
+    }
+    CHECK(all.taken(0, "0", "0000:30:0a.0") == "rdmap10a");
+    CHECK(all.taken(0, "0", "0000:30:0b.0") == "rdmap10b");
+    CHECK(all.taken(0, "0", "0000:10:0b.0", "rdmap20a") == "rdmap20a");
+}
+
+TEST_CASE("ofi: of domains that are not alike, or not known to be, the first is taken", "[ofi_domain]") {
+    made_sysfs::made_tree t;
+    t.card("pci0000:10", "0000:10:00.0", 0, "far");
+    t.card("pci0000:20", "0000:20:00.0", 1, "near");
+    t.node(0, "0");
+    t.node(1, "1");
+    const auto second = [&](listed::entry&& e) {
+        listed all(t);
+        all.add({.name = "first", .card = "0000:10:00.0"});
+        all.add(std::move(e));
+        return all.taken(0, "1") == "second";
+    };
+    CHECK(second({.card = "0000:20:00.0"}));
+    CHECK_FALSE(second({.provider = "cxi", .card = "0000:20:00.0"}));
+    CHECK_FALSE(second({.card = "0000:20:00.0", .fabric = "other"}));
+    CHECK_FALSE(second({.card = "0000:20:00.0", .speed = 100}));
+    CHECK_FALSE(second({.card = "0000:20:00.0", .ip = true}));
+    CHECK_FALSE(second({.card = "0000:20:00.0", .up = false}));
+    CHECK_FALSE(second({}));
+    listed ip(t);
+    for (const char* const card : {"0000:10:00.0", "0000:20:00.0"})
+        ip.add({.provider = "verbs", .name = card, .card = card, .ip = true});
+    CHECK(ip.taken(1, "1") == "0000:10:00.0");
+}
 
 TEST_CASE("ofi: the contract", "[ofi_transport]") {
     for (const std::string& name : providers())

@@ -94,7 +94,7 @@ formed form(const std::vector<fate>& fates, const char* variable, double timeout
         setenv("COLLS_DEBUG", debug, 1);
         setenv("COLLS_TRANSPORT", variable, 1);
         if (own_fate != fate::absent)
-            hosts::open_verbs = [](int r, const address&) -> std::shared_ptr<hosts::inter_node_transport> {
+            hosts::open_verbs = [](int r, const address&, int) -> std::shared_ptr<hosts::inter_node_transport> {
                 ++device_of_tcp::opened;
                 if (own_fate == fate::no_device)
                     throw colls::error(colls::errc::unsupported, "colls: no RDMA device", r);

@@ -3,8 +3,9 @@
 
 #include "made_tree.hpp"
 
-#include <colls/verbs/detail/nearest_card.hpp>
+#include <colls/net/detail/connection/nearest_card.hpp>
 
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -130,6 +131,27 @@ TEST_CASE("nearest card: one card serves all GPUs, and a device of software is t
     std::size_t at = 9;
     CHECK(t.tree().nearest("0000:77:00.0", {"rxe0", "mlx5_0"}, at) == names{"rxe0", "mlx5_0"});
     CHECK(at < 2);
+}
+
+TEST_CASE("nearest card: by the cores of its NUMA node", "[cards]") {
+    made_tree t;
+    t.card("pci0000:10", "0000:10:00.0", 0, "mlx5_0");
+    t.card("pci0000:20", "0000:20:00.0", 1, "mlx5_1");
+    t.card("pci0000:30", "0000:30:00.0", -1, "mlx5_2");
+    std::string many = "0";  // more than a line of 64 bytes
+    for (int c = 2; c < 200; c += 2) many += "," + std::to_string(c);
+    t.node(0, many);
+    t.node(1, "1,3");
+    t.soft("rxe0");
+    const names cards = {"mlx5_0", "0000:20:00.0", "mlx5_2", "rxe0"};
+    const auto near = [&](const char* cores) {
+        return t.tree().near_cores(colls::detail::rdma::cores_of_list(std::istringstream(cores)), cards);
+    };
+    CHECK(near("198") == names{"mlx5_0"});
+    CHECK(near("3") == names{"0000:20:00.0"});
+    CHECK(near("0-3") == names{"mlx5_0", "0000:20:00.0"});
+    CHECK(near("5") == cards);
+    CHECK(near("") == cards);
 }
 
 TEST_CASE("COLLS_VERBS_DEVICE: names, patterns and what is excluded", "[cards]") {

@@ -211,8 +211,8 @@ std::string trial(fault how, std::uint64_t seed, double& latest) {
 
 void trials(const char* name, fault how) {
     setenv("COLLS_TRANSPORT", "verbs", 1);
-    colls::detail::hosts::open_verbs =
-        [](int, const colls::detail::address& own) -> std::shared_ptr<colls::detail::hosts::inter_node_transport> {
+    colls::detail::hosts::open_verbs = [](int, const colls::detail::address& own,
+                                           int) -> std::shared_ptr<colls::detail::hosts::inter_node_transport> {
         return std::make_shared<faulty_between_hosts>(own);
     };
     const std::uint64_t count = setting("COLLS_TEST_TRIALS", 100), seed = setting("COLLS_TEST_SEED", 1);

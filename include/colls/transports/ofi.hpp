@@ -8,8 +8,9 @@
 //   COLLS_OFI_PROVIDER       as fi_info names it: efa, cxi, tcp, "udp;ofi_rxd"; the same on all ranks
 //   COLLS_OFI_DOMAIN         likewise
 // Without the last two: the one that libfabric names first, by the address at which other ranks reach this one where
-// the provider has such addresses. A provider that cannot be used makes world() and run throw colls::error
-// (unsupported), which names what was found.
+// the provider has such addresses. Of several such cards that it says are equal, a rank takes one near its cores, and
+// connections for a GPU (cuda::communicator) one near that, by /sys; equal ones are shared out. A provider that cannot
+// be used makes world() and run throw colls::error (unsupported), which names what was found.
 //
 // Control messages, and the detection of dead processes, go over TCP, which must connect the same hosts. Messages above
 // 8 KB go from the sender's memory to the receiver's without copies by the library, unless a part of 4 MB has more

@@ -2,6 +2,7 @@
 // IWYU pragma: private, include <colls/transports/ofi.hpp>
 #pragma once
 
+#include <colls/net/detail/connection/gpu_of_connections.hpp>
 #include <colls/net/detail/node/hosts_group.hpp>
 #include <colls/net/detail/node/trial.hpp>
 #include <colls/ofi/detail/ofi_transport.hpp>
@@ -14,11 +15,15 @@
 
 namespace colls::inline v1::ofi::detail {
 
-using colls::detail::address, colls::detail::message_transport, colls::detail::ofi::provider;
+using colls::detail::address, colls::detail::message_transport, colls::detail::ofi::domain_choice,
+    colls::detail::ofi::provider;
 
 class ofi_between_hosts final : public colls::detail::hosts::inter_node_transport {
 public:
-    explicit ofi_between_hosts(const address& own) : provider_(of_process(own)) {}
+    ofi_between_hosts(const address& own, int place)
+        : provider_(of_process({.own = own,
+              .place = place,
+              .gpu = colls::detail::gpu_of_connections ? colls::detail::gpu_of_connections : ""})) {}
     std::unique_ptr<message_transport> over(std::unique_ptr<message_transport> control, int rank, int size) override {
         return std::make_unique<colls::detail::ofi_transport>(std::move(control), provider_, rank, size);
     }
@@ -33,18 +38,21 @@ public:
     void give(std::byte* at, std::size_t) noexcept override { operator delete(at, std::align_val_t{128}); }
 
 private:
-    /// The domain is opened by the first group, and kept as long as one is there. Any thread.
-    static std::shared_ptr<provider> of_process(const address& own) {
+    /// The domain is opened by the first group, and kept as long as one is there; a GPU's group may have another one.
+    /// Any thread.
+    static std::shared_ptr<provider> of_process(const domain_choice& choice) {
         static std::mutex mutex;
         static std::weak_ptr<provider> latest;
         static pid_t process = 0;
         const std::lock_guard lock(mutex);
         // A forked process cannot use its parent's: it opens one of its own.
         std::shared_ptr<provider> p = process == getpid() ? latest.lock() : nullptr;
-        if (p) return p;
-        latest = p = std::make_shared<provider>(own);
+        if (p && choice.gpu.empty()) return p;
+        auto chosen = std::make_shared<provider>(choice);
+        if (p) return p->is_as(*chosen) ? p : chosen;
+        latest = chosen;
         process = getpid();
-        return p;
+        return chosen;
     }
     const std::shared_ptr<provider> provider_;
 };

@@ -1,16 +1,14 @@
 // The provider of libfabric, and its domain, that this process uses.
 // IWYU pragma: private, include <colls/transports/ofi.hpp>
 //
-// The environment chooses it; what it leaves open, `score` chooses:
-//   COLLS_OFI_PROVIDER  as fi_info names it: tcp, "udp;ofi_rxd", efa, cxi
-//   COLLS_OFI_DOMAIN    likewise: eth0, rdmap0s6-rdm, cxi0
+// domain_choice.hpp chooses it.
 #pragma once
 
 #include <colls/detail/support/clock.hpp>
-#include <colls/detail/support/environment.hpp>
-#include <colls/net/detail/connection/socket.hpp>
+#include <colls/detail/support/error_text.hpp>
+#include <colls/error.hpp>
+#include <colls/ofi/detail/domain_choice.hpp>
 
-#include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
@@ -21,7 +19,6 @@
 #include <poll.h>
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -29,9 +26,6 @@
 #include <vector>
 
 namespace colls::inline v1::detail::ofi {
-
-/// Bits of a tag that the transport uses.
-inline constexpr int tag_bits = 48;
 
 /// A completion queue that a thread polls, and on whose descriptor it can sleep.
 struct sleepable {
@@ -47,10 +41,8 @@ struct sleepable {
 
 class provider {
 public:
-    /// Opens it for a rank that others reach over TCP at `own`; an empty address: all are on this host. Throws
-    /// colls::error (unsupported), which says what to do.
-    [[gnu::cold]] explicit provider(const address& own = {}) {
-        const char *const name = variable("COLLS_OFI_PROVIDER"), *const domain = variable("COLLS_OFI_DOMAIN");
+    /// Throws colls::error (unsupported), which says what to do.
+    [[gnu::cold]] explicit provider(const domain_choice& choice = {}) {
         const std::unique_ptr<fi_info, void (*)(fi_info*)> hints(fi_allocinfo(), fi_freeinfo);
         if (!hints) throw std::bad_alloc();
         hints->caps = FI_MSG | FI_TAGGED;
@@ -61,25 +53,23 @@ public:
         hints->domain_attr->threading = FI_THREAD_SAFE;  // groups of several threads share the domain
         hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
         hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_ENDPOINT | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_VIRT_ADDR;
-        if (name) hints->fabric_attr->prov_name = strdup(name);  // hints own it
+        if (choice.name) hints->fabric_attr->prov_name = strdup(choice.name);  // hints own it
         fi_info* all = nullptr;
         const int code = fi_getinfo(FI_VERSION(1, 11), nullptr, nullptr, 0, hints.get(), &all);
         const std::unique_ptr<fi_info, void (*)(fi_info*)> found(all, fi_freeinfo);
         if (code != 0 && code != -FI_ENODATA) refuse("fi_getinfo", code);
-        const fi_info* best = nullptr;
-        std::string seen;
-        for (const fi_info* i = all; i; i = i->next) {
-            const std::string is = std::string(i->fabric_attr->prov_name) + " on " + i->domain_attr->name;
-            if (seen.find(is) == std::string::npos && seen.size() < 200) seen += (seen.empty() ? "" : ", ") + is;
-            if (domain && std::strcmp(domain, i->domain_attr->name) != 0) continue;
-            if (const int s = score(*i, own, name, domain); s > (best ? score(*best, own, name, domain) : 0)) best = i;
-        }
+        const fi_info* const best = choice.of(all);
         if (!best) {
+            std::string seen;
+            for (const fi_info* i = all; i; i = i->next) {
+                const std::string is = std::string(i->fabric_attr->prov_name) + " on " + i->domain_attr->name;
+                if (seen.find(is) == std::string::npos && seen.size() < 200) seen += (seen.empty() ? "" : ", ") + is;
+            }
             error_text text;
             text << "colls: libfabric has no endpoint for messages (FI_EP_RDM, FI_MSG, FI_TAGGED)";
-            if (name) text << " of COLLS_OFI_PROVIDER=" << name;
-            if (domain) text << " on COLLS_OFI_DOMAIN=" << domain;
-            if (own.length != 0 && !domain) text << " that others reach at " << host_text(own);
+            if (choice.name) text << " of COLLS_OFI_PROVIDER=" << choice.name;
+            if (choice.domain) text << " on COLLS_OFI_DOMAIN=" << choice.domain;
+            if (choice.own.length != 0 && !choice.domain) text << " that others reach at " << host_text(choice.own);
             text << "; it has " << (seen.empty() ? "none at all, see fi_info -l" : seen.c_str());
             throw error(errc::unsupported, text.text());
         }
@@ -99,6 +89,11 @@ public:
 
     fi_info& info() const { return *info_; }
     fid_domain* domain() const { return domain_; }
+    /// Whether it has that one's name and domain.
+    bool is_as(const provider& other) const {
+        return std::strcmp(name(), other.name()) == 0 &&
+               std::strcmp(info_->domain_attr->name, other.info_->domain_attr->name) == 0;
+    }
     const char* name() const { return info_ ? info_->fabric_attr->prov_name : "no provider"; }
     /// Whether all memory of operations must be registered; whether with the endpoint, too.
     bool registers() const { return (info_->domain_attr->mr_mode & FI_MR_LOCAL) != 0; }
@@ -150,21 +145,6 @@ public:
     }
 
 private:
-    // 0: others do not reach it. Of equal ones libfabric names the fastest first.
-    static int score(const fi_info& i, const address& own, const char* name, const char* domain) {
-        const char* const is = i.fabric_attr->prov_name;
-        if (std::countl_zero(i.ep_attr->mem_tag_format) + tag_bits > 64) return 0;
-        if (!name && std::strcmp(is, "shm") == 0) return 0;  // of one host
-        if (i.addr_format != FI_SOCKADDR_IN && i.addr_format != FI_SOCKADDR_IN6) return 3;
-        const address at =
-            address::from(static_cast<const sockaddr*>(i.src_addr), static_cast<socklen_t>(i.src_addrlen));
-        if (at.family() == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&at.v6().sin6_addr)) return 1;
-        // Those of the kernel's sockets are on all its interfaces; a card's address need not be that of TCP.
-        const auto begins = [is](const char* with) { return std::strncmp(is, with, std::strlen(with)) == 0; };
-        if (!begins("tcp") && !begins("net") && !begins("udp") && !begins("sockets")) return 3;
-        if (own.length == 0 ? at.is_loopback() && at.family() == AF_INET : at.same_host(own)) return 3;
-        return !at.is_loopback() || own.length == 0 || own.is_loopback() ? 2 : domain ? 1 : 0;
-    }
     void close() noexcept {
         if (domain_) fi_close(&domain_->fid);
         if (fabric_) fi_close(&fabric_->fid);

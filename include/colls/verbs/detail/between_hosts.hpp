@@ -64,7 +64,7 @@ struct process_device {
 /// Messages between hosts over the device of this process.
 class verbs_between_hosts final : public colls::detail::hosts::inter_node_transport {
 public:
-    explicit verbs_between_hosts(const colls::detail::address& own)
+    verbs_between_hosts(const colls::detail::address& own, int)
         : device_(process_device::get(
               own, colls::detail::gpu_of_connections ? colls::detail::gpu_of_connections : std::string())) {}
     std::unique_ptr<colls::detail::message_transport> over(

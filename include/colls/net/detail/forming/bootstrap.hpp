@@ -141,9 +141,10 @@ struct trial_peers {
     if (by_memory && !(memory = memory_of_host(f, here))) f.throw_without();
     // No member connects before all can.
     const address at = sites[static_cast<std::size_t>(f.rank)].at;
+    const auto place = static_cast<int>(std::find(here.begin(), here.end(), f.rank) - here.begin());
     if (!f.all_can(true, [&] {
             if (memory) memory->assemble(f.env.timeout);
-            network = hosts::inter_node_transport_for(f.env, f.rank, at);
+            network = hosts::inter_node_transport_for(f.env, f.rank, at, place);
         }))
         f.throw_without();
 
@@ -161,7 +162,7 @@ struct trial_peers {
         if (f.who == f.rank && (names_one || f.env.debug != debug_level::warn))
             say(error_text() << "colls: rank " << f.rank << ": no RDMA between hosts: " << f.why);
     };
-    attempt(network, [&] { network = hosts::open_verbs(f.rank, at); });
+    attempt(network, [&] { network = hosts::open_verbs(f.rank, at, place); });
     return hosts::group_of_all(std::move(listening), std::move(sites), f.all[0].group, f.rank, cores, std::move(memory),
         std::move(network), f.env.timeout, [&](hosts::process_context& s) {
             attempt(s.network, [&] {

@@ -83,7 +83,7 @@ using namespace colls::detail;
     for (int r = 0; r < a->ranks(); ++r)
         sites.push_back({address::loopback(family, static_cast<int>(a->port(r).load(std::memory_order_relaxed))),
             static_cast<std::uint64_t>(r)});  // as if each were on a host of its own
-    auto network = hosts::inter_node_transport_for(environment::read(), a->rank(), {});
+    auto network = hosts::inter_node_transport_for(environment::read(), a->rank(), {}, a->rank());
     return hosts::group_of_all(std::move(listening), std::move(sites), a->number, a->rank(),
         a->crowded() ? a->figures().cores : cores_together::plenty, nullptr, std::move(network));
 }

@@ -38,21 +38,22 @@ public:
     virtual std::byte* take(std::size_t bytes) = 0;
     virtual void give(std::byte* at, std::size_t bytes) noexcept = 0;
 };
-/// Opens it for a rank with that address. Null: the program does not include transports/verbs.hpp, or ofi.hpp.
-using open_network = std::shared_ptr<inter_node_transport>(int rank, const address& own);
+/// Opens it for a rank with that address and place among those of its host. Null: the program does not include
+/// transports/verbs.hpp, or ofi.hpp.
+using open_network = std::shared_ptr<inter_node_transport>(int rank, const address& own, int place);
 inline open_network *open_verbs = nullptr, *open_ofi = nullptr;
 /// A T, made for a rank that its errors name.
 template <class T>
-std::shared_ptr<inter_node_transport> open_as(int rank, const address& own) {
+std::shared_ptr<inter_node_transport> open_as(int rank, const address& own, int place) {
     try {
-        return std::make_shared<T>(own);
+        return std::make_shared<T>(own, place);
     } catch (const error& e) {
         throw_of_rank(rank, e.code(), error_text() << quoted(e.what()));
     }
 }
 
 inline std::shared_ptr<inter_node_transport> inter_node_transport_for(
-    const environment& env, int rank, const address& own) {
+    const environment& env, int rank, const address& own, int place) {
     if (!env.verbs && !env.ofi) return nullptr;
     open_network* const open = env.verbs ? open_verbs : open_ofi;
     const char* const name = env.verbs ? "verbs" : "ofi";
@@ -60,7 +61,7 @@ inline std::shared_ptr<inter_node_transport> inter_node_transport_for(
         throw_of_rank(rank, errc::unsupported,
             error_text() << "COLLS_TRANSPORT asks for " << name << ", which this program does not have: include "
                          << "<colls/transports/" << name << ".hpp>, and link colls::" << name);
-    return open(rank, own);
+    return open(rank, own, place);
 }
 
 /// What all groups of a process share: the node of its connections, where all ranks of the world are, and the memory of

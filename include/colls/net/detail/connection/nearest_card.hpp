@@ -1,22 +1,24 @@
-// Which RDMA devices are near a GPU, by the tree of PCI devices in /sys; and which of them the environment allows.
-// IWYU pragma: private, include <colls/transports/verbs.hpp>
+// Which network cards are near a GPU, or near cores, by the tree of PCI devices in /sys; and which of them the
+// environment allows.
+// IWYU pragma: private
 //
 // Needs no libibverbs and no GPU: tests give it trees of their own.
 #pragma once
 
-#include <colls/config.hpp>
+#include <colls/detail/support/host.hpp>
 
 #include <dirent.h>
 #include <fnmatch.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdlib.h>
 
 #include <algorithm>
 #include <cctype>
 #include <compare>
 #include <cstddef>
-#include <cstdio>
 #include <cstdlib>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -44,6 +46,21 @@ inline bool is_allowed(std::string_view list, const char* device) {
     return named || !names_some;
 }
 
+/// The cores in a list of the system's, such as "0-15,32-47".
+inline cpu_set_t cores_of_list(std::istream&& list) {
+    cpu_set_t cores;
+    CPU_ZERO(&cores);
+    std::size_t first = 0;
+    for (char separator = ','; separator == ',' && list >> first;) {
+        std::size_t last = first;
+        if (list.peek() == '-') list.ignore() >> last;
+        for (std::size_t c = first; c <= last && c < CPU_SETSIZE; ++c) CPU_SET(c, &cores);
+        separator = '\0';
+        list.get(separator);
+    }
+    return cores;
+}
+
 /// How two devices of a host reach each other, the nearest first.
 enum class pci_distance : int {
     same_switch,  ///< below one port of a host bridge, by switches alone
@@ -58,8 +75,8 @@ class pci_tree {
 public:
     explicit pci_tree(std::string sysfs = "/sys") : root_(std::move(sysfs)) {}
 
-    /// Where the device with that address, such as 0000:1b:00.0, or the RDMA device of that name, is in the tree;
-    /// empty: that is not known.
+    /// Where the device with that address, such as 0000:1b:00.0, or the card of that RDMA device or address, is in the
+    /// tree; empty: that is not known.
     std::string path_of(std::string_view address) const {
         std::string name(address);
         for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -68,7 +85,13 @@ public:
         return real(root_ + "/bus/pci/devices/" + name);
     }
     std::string path_of_card(const char* device) const {
-        return real(root_ + "/class/infiniband/" + device + "/device");
+        const std::string path = real(root_ + "/class/infiniband/" + device + "/device");
+        return path.empty() ? path_of(device) : path;
+    }
+    /// The cores of the NUMA node of the device there; none where the system does not tell.
+    cpu_set_t cores_near(const std::string& path) const {
+        const std::string node = "/devices/system/node/node" + std::to_string(node_of(path));
+        return cores_of_list(std::istringstream(text_of_file(root_ + node + "/cpulist")));
     }
 
     /// The kind of the way, and then how many bridges are on it.
@@ -108,7 +131,17 @@ public:
         return all;
     }
 
-    /// The nearest ones to the GPU among the RDMA devices `cards`, in their order; all where no way is known.
+    /// Those of the cards that are on a NUMA node of these cores, in their order; all where none is.
+    std::vector<std::string> near_cores(const cpu_set_t& cores, const std::vector<std::string>& cards) const {
+        std::vector<std::string> near;
+        for (const std::string& c : cards) {
+            cpu_set_t common = cores_near(path_of_card(c.c_str()));
+            CPU_AND(&common, &common, &cores);
+            if (CPU_COUNT(&common) > 0) near.push_back(c);
+        }
+        return near.empty() ? cards : near;
+    }
+    /// The nearest ones to the GPU among the cards, in their order; all where no way is known.
     /// `taken`: the place of the one that the GPU takes, so that the GPUs that are equally near the same ones spread
     /// over them. `sharing`: how many these GPUs are: where there are more cards it takes each `sharing`th from there.
     std::vector<std::string> nearest(std::string_view gpu, const std::vector<std::string>& cards, std::size_t& taken,
@@ -157,12 +190,7 @@ private:
         return text.empty() ? -1 : std::atoi(text.c_str());
     }
     static std::string line_of(const std::string& file) {
-        char text[64] = {};
-        if (std::FILE* const f = std::fopen(file.c_str(), "r")) {
-            if (std::fgets(text, sizeof text, f) == nullptr) text[0] = '\0';
-            std::fclose(f);
-        }
-        std::string line(text);
+        std::string line = text_of_file(file);
         while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back())) != 0) line.pop_back();
         return line;
     }
