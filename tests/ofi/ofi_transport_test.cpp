@@ -148,6 +148,7 @@ public:
         std::string card{};  ///< its PCI address; empty: there is none
         std::string fabric = "one";
         std::size_t speed = 200;
+        std::uint32_t protocol = FI_PROTO_UNSPEC;
         bool ip = false, up = true;
         fi_info info{};
         fi_fabric_attr of{};
@@ -163,7 +164,7 @@ public:
         entry& e = all_.emplace_back(std::move(given));
         e.info.fabric_attr = &e.of, e.info.domain_attr = &e.domain, e.info.ep_attr = &e.end;
         e.of.prov_name = e.provider.data(), e.of.name = e.fabric.data(), e.domain.name = e.name.data();
-        e.end.mem_tag_format = ~std::uint64_t{0};
+        e.end.mem_tag_format = ~std::uint64_t{0}, e.end.protocol = e.protocol;
         e.info.addr_format = e.ip ? FI_SOCKADDR_IN : FI_ADDR_STR;
         e.at.sin_family = AF_INET;
         e.info.src_addr = &e.at, e.info.src_addrlen = sizeof e.at;
@@ -263,6 +264,7 @@ TEST_CASE("ofi: of domains that are not alike, or not known to be, the first is 
     CHECK_FALSE(second({.provider = "cxi", .card = "0000:20:00.0"}));
     CHECK_FALSE(second({.card = "0000:20:00.0", .fabric = "other"}));
     CHECK_FALSE(second({.card = "0000:20:00.0", .speed = 100}));
+    CHECK_FALSE(second({.card = "0000:20:00.0", .protocol = FI_PROTO_EFA}));
     CHECK_FALSE(second({.card = "0000:20:00.0", .ip = true}));
     CHECK_FALSE(second({.card = "0000:20:00.0", .up = false}));
     CHECK_FALSE(second({}));

@@ -94,8 +94,9 @@ formed form(const std::vector<fate>& fates, const char* variable, double timeout
         setenv("COLLS_DEBUG", debug, 1);
         setenv("COLLS_TRANSPORT", variable, 1);
         if (own_fate != fate::absent)
-            hosts::open_verbs = [](int r, const address&, int) -> std::shared_ptr<hosts::inter_node_transport> {
+            hosts::open_verbs = [](int r, const address&, int place) -> std::shared_ptr<hosts::inter_node_transport> {
                 ++device_of_tcp::opened;
+                if (place != r % 2) throw colls::error(colls::errc::unsupported, "colls: another place on its host", r);
                 if (own_fate == fate::no_device)
                     throw colls::error(colls::errc::unsupported, "colls: no RDMA device", r);
                 return std::make_shared<device_of_tcp>(own_fate);
