@@ -13,6 +13,17 @@ namespace {
 constexpr gathered::shape over_ofi[] = {{"ofi", "ofi", gathered::most}, {"hosts", "shm+ofi", 2}};
 }  // namespace
 
+TEST_CASE("ofi: groups of a process share its domain, and those of a GPU that has another one do not", "[ofi_groups]") {
+    const auto of = [](const char* name, const char* gpu) {
+        return colls::ofi::detail::ofi_between_hosts::of_process({.gpu = gpu, .name = name, .domain = nullptr});
+    };
+    const auto first = of("tcp", "");
+    CHECK(first == of("udp", ""));
+    CHECK(first == of("tcp", "0000:01:00.0"));
+    CHECK(std::string(of("udp", "0000:01:00.0")->name()) == "udp;ofi_rxd");
+    CHECK(first == of("udp", ""));
+}
+
 TEST_CASE("ofi: groups from handles of endpoints", "[ofi_groups]") {
     setenv("COLLS_OFI_PROVIDER", "tcp", 1);
     for (const gathered::shape& s : over_ofi)

@@ -37,7 +37,6 @@ public:
     }
     void give(std::byte* at, std::size_t) noexcept override { operator delete(at, std::align_val_t{128}); }
 
-private:
     /// The domain is opened by the first group, and kept as long as one is there; a GPU's group may have another one.
     /// Any thread.
     static std::shared_ptr<provider> of_process(const domain_choice& choice) {
@@ -54,6 +53,8 @@ private:
         process = getpid();
         return chosen;
     }
+
+private:
     const std::shared_ptr<provider> provider_;
 };
 
