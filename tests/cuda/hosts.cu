@@ -457,7 +457,7 @@ int run(const std::string& mode, int a, int b) {
     // Little memory, so that calls take many chunks.
     colls::cuda::options o;
     o.channels = 2;
-    o.chunk_bytes = 4 << 10;
+    o.chunk_bytes = mode == "staged" ? 32 << 10 : 4 << 10;  // by packets of a network, and longer ones
     o.far_bytes = 64 << 10;
     o.arena_bytes = 4 << 20;
     o.share_devices = true;
