@@ -1,7 +1,7 @@
 // Trees of /sys for tests: made in a folder, with the bridges, GPUs and RDMA devices that a test names.
 #pragma once
 
-#include <colls/net/detail/connection/nearest_card.hpp>
+#include <colls/cards/detail/nearest_card.hpp>
 
 #include <unistd.h>
 

@@ -3,7 +3,7 @@
 
 #include "made_tree.hpp"
 
-#include <colls/net/detail/connection/nearest_card.hpp>
+#include <colls/cards/detail/nearest_card.hpp>
 
 #include <sstream>
 #include <string>

@@ -7,7 +7,7 @@
 #pragma once
 
 #include <colls/detail/support/environment.hpp>
-#include <colls/net/detail/connection/nearest_card.hpp>
+#include <colls/cards/detail/nearest_card.hpp>
 #include <colls/net/detail/connection/socket.hpp>
 
 #include <rdma/fabric.h>

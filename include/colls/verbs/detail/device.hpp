@@ -10,7 +10,7 @@
 #pragma once
 
 #include <colls/detail/group/backoff.hpp>
-#include <colls/net/detail/connection/nearest_card.hpp>
+#include <colls/cards/detail/nearest_card.hpp>
 #include <colls/net/detail/connection/socket.hpp>
 #include <colls/net/detail/forming/launch.hpp>
 #include <colls/verbs/detail/interface.hpp>

@@ -2,7 +2,7 @@
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
 #pragma once
 
-#include <colls/net/detail/connection/nearest_card.hpp>
+#include <colls/cards/detail/nearest_card.hpp>
 
 #include <sched.h>
 
