@@ -6,8 +6,8 @@
 //   COLLS_OFI_DOMAIN    likewise: eth0, rdmap0s6-rdm, cxi0
 #pragma once
 
-#include <colls/detail/support/environment.hpp>
 #include <colls/cards/detail/nearest_card.hpp>
+#include <colls/detail/support/environment.hpp>
 #include <colls/net/detail/connection/socket.hpp>
 
 #include <rdma/fabric.h>

@@ -9,8 +9,8 @@
 //   COLLS_VERBS_GID     index in the port's table of addresses
 #pragma once
 
-#include <colls/detail/group/backoff.hpp>
 #include <colls/cards/detail/nearest_card.hpp>
+#include <colls/detail/group/backoff.hpp>
 #include <colls/net/detail/connection/socket.hpp>
 #include <colls/net/detail/forming/launch.hpp>
 #include <colls/verbs/detail/interface.hpp>
