@@ -10,9 +10,12 @@
 #include <colls/ofi/detail/ofi_transport.hpp>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 using namespace support;
@@ -87,6 +90,9 @@ private:
         packets_ = e.msg, my_packets_ = *e.msg;
         my_packets_.send = [](fid_ep* p, const void* b, std::size_t n, void* d, fi_addr_t to, void* c) {
             return now->fails("fi_send") ? -FI_EIO : now->packets_->send(p, b, n, d, to, c);
+        };
+        my_packets_.inject = [](fid_ep* p, const void* b, std::size_t n, fi_addr_t to) {
+            return now->fails("fi_inject") ? -FI_EIO : now->packets_->inject(p, b, n, to);
         };
         e.msg = &my_packets_;
         parts_ = e.tagged, my_parts_ = *e.tagged;
@@ -205,6 +211,38 @@ TEST_CASE("ofi: a long message is copied only where it has more pieces than the 
         }) == "");
 }
 
+TEST_CASE("ofi: over the kernel's TCP messages leave while their receiver computes, and arrive", "[ofi_transport]") {
+    for (const std::string& name : providers()) {
+        if (name != "tcp" && name != "net") continue;
+        INFO(name);
+        constexpr std::uint64_t count = 15;  // fewer than a peer may send at once, more than its connection takes in
+        std::atomic<bool> computes{false}, left{false};
+        const auto wait_for = [](const std::atomic<bool>& what) {
+            for (const double end = seconds_now() + patience_s; !what && seconds_now() < end;)
+                std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        };
+        CHECK(over_ofi(2, name, [&](int r, auto& w, auto complain) {
+            std::vector<std::byte> data(usual.packet_bytes, static_cast<std::byte>(1 - r));
+            const piece p{data.data(), data.size()};
+            for (std::uint64_t i = 0; i <= count; ++i) {
+                r == 0 ? w->send(1, label_of(0, 1, i), &p, 1) : w->receive(0, label_of(0, 1, i), &p, 1);
+                const auto done = [&] { return r == 0 ? w->sent(1) > 0 : w->received(0) > 0; };
+                if (i == 0 && !until(*w, done)) complain("no connection");
+                if (i == 0) r == 0 ? wait_for(computes) : computes.store(true);
+            }
+            if (r == 0) {
+                if (!until(*w, [&] { return w->sent(1) > count; })) complain("not left");
+                left = true;
+                w.reset();
+            } else {
+                wait_for(left);
+                std::this_thread::sleep_for(std::chrono::milliseconds(50));  // rank 0 may have closed it
+                if (!until(*w, [&] { return w->received(0) > count; })) complain("not arrived");
+            }
+        }) == "");
+    }
+}
+
 TEST_CASE("ofi: a peer with another provider is reported on both sides", "[ofi_transport]") {
     const std::vector<std::string> all = providers();
     REQUIRE(all.size() > 1);
@@ -232,10 +270,11 @@ TEST_CASE("ofi: an error of the provider is reported once, with its peer, provid
     } const cases[] = {
         {"fi_send", false, true, 8},
         {"fi_send", true, true, 8},
-        {"fi_tsendv", false, true, 20'000},
-        {"fi_tsendv", true, true, 20'000},
-        {"fi_trecvv", false, false, 20'000},
-        {"fi_trecvv", true, false, 20'000},
+        {"fi_tsendv", false, true, 100'000},
+        {"fi_tsendv", true, true, 100'000},
+        {"fi_trecvv", false, false, 100'000},
+        {"fi_trecvv", true, false, 100'000},
+        {"fi_inject", false, false, 100'000},
         {"fi_recv", true, false, 8},
         {"fi_cq_read", false, false, 8},
     };

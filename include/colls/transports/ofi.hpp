@@ -12,8 +12,9 @@
 // (unsupported), which names what was found.
 //
 // Control messages, and the detection of dead processes, go over TCP, which must connect the same hosts. Messages above
-// 8 KB go from the sender's memory to the receiver's without copies by the library, unless a part of 4 MB has more
-// pieces than the provider takes; no memory need be registered by the caller.
+// 32 KB go from the sender's memory to the receiver's without copies by the library, unless a part of 4 MB has more
+// pieces than the provider takes; no memory need be registered by the caller. Settings of libfabric that the user has
+// not made, FI_OFI_RXM_EAGER_LIMIT and FI_TCP_STAGING_SBUF_SIZE among them, are put into the process's environment.
 #pragma once
 
 #include <colls/ofi/detail/between_hosts.hpp>

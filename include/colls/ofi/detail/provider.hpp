@@ -22,6 +22,7 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -45,6 +46,11 @@ struct sleepable {
     std::atomic<const void*> thread{nullptr};
 };
 
+/// Settings of libfabric, where the user has none. What the providers over the kernel's TCP have completed, the kernel
+/// has, not a buffer of theirs; and ofi_rxm asks the receiver for no part: it has been granted.
+inline constexpr const char* settings[][2] = {
+    {"FI_TCP_STAGING_SBUF_SIZE", "0"}, {"FI_NET_STAGING_SBUF_SIZE", "0"}, {"FI_OFI_RXM_EAGER_LIMIT", "1048576"}};
+
 class provider {
 public:
     /// Opens it for a rank that others reach over TCP at `own`; an empty address: all are on this host. Throws
@@ -58,6 +64,7 @@ public:
         hints->ep_attr->type = FI_EP_RDM;
         // A message that has left arrives without this rank: its completion must not come earlier.
         hints->tx_attr->op_flags = FI_TRANSMIT_COMPLETE;
+        for (const auto& [setting, value] : settings) setenv(setting, value, 0);
         hints->domain_attr->threading = FI_THREAD_SAFE;  // groups of several threads share the domain
         hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
         hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_ENDPOINT | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_VIRT_ADDR;
@@ -85,6 +92,8 @@ public:
         }
         info_ = fi_dupinfo(best);
         if (!info_) throw std::bad_alloc();
+        // What the kernel's TCP has arrives: the peer need not acknowledge each operation.
+        if (begins(this->name(), "tcp") || begins(this->name(), "net")) info_->tx_attr->op_flags = 0;
         try {
             if (const int c = fi_fabric(info_->fabric_attr, &fabric_, nullptr)) refuse("fi_fabric", c);
             if (const int c = fi_domain(fabric_, info_, &domain_, nullptr)) refuse("fi_domain", c);
@@ -150,6 +159,7 @@ public:
     }
 
 private:
+    static bool begins(const char* name, const char* with) { return std::strncmp(name, with, std::strlen(with)) == 0; }
     // 0: others do not reach it. Of equal ones libfabric names the fastest first.
     static int score(const fi_info& i, const address& own, const char* name, const char* domain) {
         const char* const is = i.fabric_attr->prov_name;
@@ -160,8 +170,7 @@ private:
             address::from(static_cast<const sockaddr*>(i.src_addr), static_cast<socklen_t>(i.src_addrlen));
         if (at.family() == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&at.v6().sin6_addr)) return 1;
         // Those of the kernel's sockets are on all its interfaces; a card's address need not be that of TCP.
-        const auto begins = [is](const char* with) { return std::strncmp(is, with, std::strlen(with)) == 0; };
-        if (!begins("tcp") && !begins("net") && !begins("udp") && !begins("sockets")) return 3;
+        if (!begins(is, "tcp") && !begins(is, "net") && !begins(is, "udp") && !begins(is, "sockets")) return 3;
         if (own.length == 0 ? at.is_loopback() && at.family() == AF_INET : at.same_host(own)) return 3;
         return !at.is_loopback() || own.length == 0 || own.is_loopback() ? 2 : domain ? 1 : 0;
     }
