@@ -11,12 +11,15 @@
 #include <colls/ofi/detail/ofi_transport.hpp>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 using namespace support;
@@ -91,6 +94,9 @@ private:
         packets_ = e.msg, my_packets_ = *e.msg;
         my_packets_.send = [](fid_ep* p, const void* b, std::size_t n, void* d, fi_addr_t to, void* c) {
             return now->fails("fi_send") ? -FI_EIO : now->packets_->send(p, b, n, d, to, c);
+        };
+        my_packets_.inject = [](fid_ep* p, const void* b, std::size_t n, fi_addr_t to) {
+            return now->fails("fi_inject") ? -FI_EIO : now->packets_->inject(p, b, n, to);
         };
         e.msg = &my_packets_;
         parts_ = e.tagged, my_parts_ = *e.tagged;
@@ -341,6 +347,38 @@ TEST_CASE("ofi: a long message is copied only where it has more pieces than the 
         }) == "");
 }
 
+TEST_CASE("ofi: over the kernel's TCP messages leave while their receiver computes, and arrive", "[ofi_transport]") {
+    for (const std::string& name : providers()) {
+        if (name != "tcp" && name != "net") continue;
+        INFO(name);
+        constexpr std::uint64_t count = 15;  // fewer than a peer may send at once, more than its connection takes in
+        std::atomic<bool> computes{false}, left{false};
+        const auto wait_for = [](const std::atomic<bool>& what) {
+            for (const double end = seconds_now() + patience_s; !what && seconds_now() < end;)
+                std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        };
+        CHECK(over_ofi(2, name, [&](int r, auto& w, auto complain) {
+            std::vector<std::byte> data(usual.packet_bytes, static_cast<std::byte>(1 - r));
+            const piece p{data.data(), data.size()};
+            for (std::uint64_t i = 0; i <= count; ++i) {
+                r == 0 ? w->send(1, label_of(0, 1, i), &p, 1) : w->receive(0, label_of(0, 1, i), &p, 1);
+                const auto done = [&] { return r == 0 ? w->sent(1) > 0 : w->received(0) > 0; };
+                if (i == 0 && !until(*w, done)) complain("no connection");
+                if (i == 0) r == 0 ? wait_for(computes) : computes.store(true);
+            }
+            if (r == 0) {
+                if (!until(*w, [&] { return w->sent(1) > count; })) complain("not left");
+                left = true;
+                w.reset();
+            } else {
+                wait_for(left);
+                std::this_thread::sleep_for(std::chrono::milliseconds(50));  // rank 0 may have closed it
+                if (!until(*w, [&] { return w->received(0) > count; })) complain("not arrived");
+            }
+        }) == "");
+    }
+}
+
 TEST_CASE("ofi: a peer with another provider is reported on both sides", "[ofi_transport]") {
     const std::vector<std::string> all = providers();
     REQUIRE(all.size() > 1);
@@ -368,10 +406,11 @@ TEST_CASE("ofi: an error of the provider is reported once, with its peer, provid
     } const cases[] = {
         {"fi_send", false, true, 8},
         {"fi_send", true, true, 8},
-        {"fi_tsendv", false, true, 20'000},
-        {"fi_tsendv", true, true, 20'000},
-        {"fi_trecvv", false, false, 20'000},
-        {"fi_trecvv", true, false, 20'000},
+        {"fi_tsendv", false, true, 100'000},
+        {"fi_tsendv", true, true, 100'000},
+        {"fi_trecvv", false, false, 100'000},
+        {"fi_trecvv", true, false, 100'000},
+        {"fi_inject", false, false, 100'000},
         {"fi_recv", true, false, 8},
         {"fi_cq_read", false, false, 8},
     };
@@ -450,4 +489,19 @@ TEST_CASE("ofi: what cannot be used is refused in words", "[ofi_transport]") {
           "");
     CHECK(lacks(refusal("tcp", "nosuch0"), {"COLLS_OFI_DOMAIN=nosuch0", "tcp;ofi_rxm on lo"}) == "");
     CHECK(std::string(provider_of(nullptr, "lo")->info().domain_attr->name) == "lo");
+}
+
+TEST_CASE("ofi: the peer acknowledges what a buffer of the provider may hold back", "[ofi_transport]") {
+    const auto flags = [](const char* buffer) {
+        const with_environment p("COLLS_OFI_PROVIDER", "tcp"), b("FI_TCP_STAGING_SBUF_SIZE", buffer);
+        return ofi::provider().info().tx_attr->op_flags;
+    };
+    CHECK(flags("0") == 0);
+    CHECK(flags("9000") == FI_TRANSMIT_COMPLETE);
+    std::atomic<bool> done{false};
+    std::thread other([&] { done.wait(false); });
+    CHECK(flags(nullptr) == FI_TRANSMIT_COMPLETE);  // another thread may read the environment now
+    done = true, done.notify_one();
+    other.join();
+    if (!sanitized_threads) CHECK(flags(nullptr) == 0);  // ThreadSanitizer has a thread of its own
 }

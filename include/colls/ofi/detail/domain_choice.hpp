@@ -28,6 +28,8 @@ namespace colls::inline v1::detail::ofi {
 /// Bits of a tag that the transport uses.
 inline constexpr int tag_bits = 48;
 
+inline bool begins(const char* name, const char* with) { return std::strncmp(name, with, std::strlen(with)) == 0; }
+
 struct domain_choice {
     address own{};      ///< where others reach the rank over TCP; empty: all are on this host
     int place = 0;      ///< of the rank among those of its host
@@ -83,8 +85,7 @@ private:
             address::from(static_cast<const sockaddr*>(i.src_addr), static_cast<socklen_t>(i.src_addrlen));
         if (at.family() == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&at.v6().sin6_addr)) return 1;
         // Those of the kernel's sockets are on all its interfaces; a card's address need not be that of TCP.
-        const auto begins = [is](const char* with) { return std::strncmp(is, with, std::strlen(with)) == 0; };
-        if (!begins("tcp") && !begins("net") && !begins("udp") && !begins("sockets")) return 3;
+        if (!begins(is, "tcp") && !begins(is, "net") && !begins(is, "udp") && !begins(is, "sockets")) return 3;
         if (own.length == 0 ? at.is_loopback() && at.family() == AF_INET : at.same_host(own)) return 3;
         return !at.is_loopback() || own.length == 0 || own.is_loopback() ? 2 : domain ? 1 : 0;
     }

@@ -167,6 +167,7 @@ inline bool ofi_transport::poll() {
         }
         if (n == 0 || !all[0].what) break;  // of a queue that fails nothing more is to be had
         any = true;
+        if (n < 32) break;  // asking costs some providers a system call
     }
     if (any) {
         wait_.moved();
@@ -260,7 +261,7 @@ inline ofi_transport::~ofi_transport() {
         for (const int r : open_) {
             const ofi::peer& p = at(r);
             const bool gone = p.failed() || p.lost || p.leaving != ofi::peer::departure::none;
-            waiting = waiting || (!gone && !p.all_left());
+            waiting = waiting || (!gone && !(p.all_left() && p.reached()));
         }
         if (waiting) idle(1e-4);
     }

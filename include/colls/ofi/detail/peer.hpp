@@ -60,6 +60,9 @@ public:
     std::uint64_t left() const { return discarded_ && parts_out_ == 0 ? posted_out_ : left_; }
     std::uint64_t arrived() const { return arrived_; }
     bool all_left() const { return outgoing_.empty(); }
+    /// The peer sends no more credits. (What comes after the end of a kernel's connection resets it: data that it still
+    /// holds would be lost.)
+    bool reached() const { return slots_ - returned_ < own_.shape.slots / 2; }
     bool dropping() const { return dropping_; }
     bool moves() const { return parts_out_ + parts_in_ > 0; }
     /// The endpoint is closed: forgets all messages.
@@ -199,14 +202,15 @@ inline bool peer::post(packet_kind kind, std::uint64_t number, const message* m)
         }
     p.peer = rank;
     p.message = kind == packet_kind::message ? number : ~std::uint64_t{0};
-    const int code = own_.end->send(p, bytes, at_);
+    const bool injects = kind != packet_kind::message && own_.end->injects(), takes_slot = h.takes_slot();
+    const int code = injects ? own_.end->inject(p, at_) : own_.end->send(p, bytes, at_);
+    if (injects || code != 0) own_.end->give(p);
     if (code == 0) {
         told_ = taken_;
-        slots_ += h.takes_slot();
+        slots_ += takes_slot;
         return true;
     }
-    own_.end->give(p);
-    if (code != -FI_EAGAIN) call_failed("fi_send", code);
+    if (code != -FI_EAGAIN) call_failed(injects ? "fi_inject" : "fi_send", code);
     return false;
 }
 

@@ -20,8 +20,8 @@ namespace colls::inline v1::detail {
 
 /// Sizes, the same on all ranks of a group, and how long a rank waits before it acts.
 struct ofi_shape {
-    std::uint32_t slots = 32;               ///< packets with messages that the receiver has not taken, from a peer
-    std::uint32_t packet_bytes = 8 << 10;   ///< of data in each
+    std::uint32_t slots = 16;               ///< packets with messages that the receiver has not taken, from a peer
+    std::uint32_t packet_bytes = 32 << 10;  ///< of data in each
     std::uint32_t parts = 8;                ///< of long messages that are under way, each way between two ranks
     std::uint64_t part_bytes = 4ull << 20;  ///< of each; less where the provider carries less
     double failure_grace = 0.25;            ///< seconds in which control messages may still tell a failure's cause

@@ -17,8 +17,10 @@
 #include <rdma/fi_tagged.h>
 
 #include <poll.h>
+#include <sys/stat.h>
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -39,6 +41,24 @@ struct sleepable {
     std::atomic<const void*> thread{nullptr};
 };
 
+/// Makes settings of libfabric, where the user has none: what the providers over the kernel's TCP have completed, the
+/// kernel has, not a buffer of theirs; and ofi_rxm asks the receiver for no part: it has been granted. Not where
+/// another thread might read the environment at the same time.
+inline void set_environment() {
+    struct stat threads;
+    if (stat("/proc/self/task", &threads) != 0 || threads.st_nlink != 3) return;
+    for (const auto& [setting, value] : {std::pair{"FI_TCP_STAGING_SBUF_SIZE", "0"}, {"FI_NET_STAGING_SBUF_SIZE", "0"},
+             {"FI_OFI_RXM_EAGER_LIMIT", "1048576"}})
+        setenv(setting, value, 0);
+}
+/// What such a provider has completed arrives, though the peer does not acknowledge each operation.
+inline bool arrives_unacknowledged(const char* provider) {
+    const char* const buffer = begins(provider, "tcp")   ? variable("FI_TCP_STAGING_SBUF_SIZE")
+                               : begins(provider, "net") ? variable("FI_NET_STAGING_SBUF_SIZE")
+                                                         : nullptr;
+    return buffer && std::strcmp(buffer, "0") == 0;
+}
+
 class provider {
 public:
     /// Throws colls::error (unsupported), which says what to do.
@@ -50,6 +70,7 @@ public:
         hints->ep_attr->type = FI_EP_RDM;
         // A message that has left arrives without this rank: its completion must not come earlier.
         hints->tx_attr->op_flags = FI_TRANSMIT_COMPLETE;
+        set_environment();
         hints->domain_attr->threading = FI_THREAD_SAFE;  // groups of several threads share the domain
         hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
         hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_ENDPOINT | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_VIRT_ADDR;
@@ -75,6 +96,7 @@ public:
         }
         info_ = fi_dupinfo(best);
         if (!info_) throw std::bad_alloc();
+        if (arrives_unacknowledged(name())) info_->tx_attr->op_flags = 0;
         try {
             if (const int c = fi_fabric(info_->fabric_attr, &fabric_, nullptr)) refuse("fi_fabric", c);
             if (const int c = fi_domain(fabric_, info_, &domain_, nullptr)) refuse("fi_domain", c);
