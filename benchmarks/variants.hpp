@@ -7,6 +7,7 @@
 #include <colls/detail/request/known_families.hpp>
 #include <colls/schedule.hpp>
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -16,12 +17,12 @@ namespace bench {
 
 inline constexpr std::uint32_t automatic = 0, eager = 1, first_family = 2;
 inline constexpr std::uint32_t variants =
-    first_family + static_cast<std::uint32_t>(colls::detail::known_families::count);
+    first_family + std::tuple_size_v<decltype(colls::detail::known_families::names())>;
 
 inline std::string_view variant_name(std::uint32_t v) {
     return v == automatic ? "automatic"
            : v == eager   ? std::string_view(colls::detail::eager_name)
-                          : colls::detail::known_names().all[v - first_family];
+                          : colls::detail::known_names()[v - first_family];
 }
 inline std::vector<std::string> variant_names() {
     std::vector<std::string> names;

@@ -184,6 +184,93 @@ TEST_CASE("tcp: no character of a peer's text moves the cursor of a terminal", "
     CHECK(to[256] == '\0');
 }
 
+TEST_CASE("tcp: one read takes a large message, and puts back what was no part of it", "[tcp_transport]") {
+    const std::vector<std::byte> small(8, std::byte{1}), large = [] {
+        std::vector<std::byte> bytes(300'000);
+        for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7 + i / 256);
+        return bytes;
+    }();
+    for (const bool control : {false, true}) {
+        INFO("a control message comes before it: " << control);
+        std::vector<std::byte> stream;
+        std::uint64_t number = 0;
+        const auto write = [&](std::uint64_t part, const std::vector<std::byte>& data) {
+            std::byte head[frame_bytes];
+            encode(frame{.kind = frame_kind::message, .number = number++, .bytes = data.size(), .label = {1, part, 0}},
+                head);
+            stream.insert(stream.end(), head, head + frame_bytes);
+            stream.insert(stream.end(), data.begin(), data.end());
+        };
+        write(0, small);
+        if (control) {
+            control_frame f(control_message{control_kind::board, 7, 8, 9, "text"});
+            f.set_number(number++);
+            stream.insert(stream.end(), f.data, f.data + f.bytes);
+        }
+        write(1, large);
+        write(2, small);
+        posted_messages to;
+        frame_reader r;
+        r.receives = &to;
+        r.open(frame_bytes + most_text);
+        std::vector<std::byte> first(8), second(large.size()), third(8);
+        std::uint64_t sequence = 0;
+        const auto post = [&](std::vector<std::byte>& memory) {
+            const piece p{memory.data(), memory.size()};
+            to.post({1, sequence++, 0}, &p, 1);
+        };
+        std::size_t at = 0;
+        const auto read = [&](std::size_t most) {
+            iovec v[4];
+            const int n = r.room(v, 4);
+            std::size_t bytes = 0;
+            for (int i = 0; i < n; ++i) {
+                const std::size_t part = std::min({v[i].iov_len, stream.size() - at, most - bytes});
+                std::memcpy(v[i].iov_base, stream.data() + at, part);
+                at += part;
+                bytes += part;
+            }
+            r.add(bytes);
+        };
+        post(first);
+        read(frame_bytes + small.size());
+        CHECK(r.next() == arrival::nothing);
+        CHECK(to.finished() == 1);
+        post(second);
+        post(third);
+        read(stream.size());
+        CHECK(at >= 2 * frame_bytes + small.size() + large.size());
+        if (control) {
+            CHECK(r.next() == arrival::control);
+            CHECK(r.control().b == 8);
+        }
+        CHECK(r.next() == arrival::nothing);
+        if (at < stream.size()) read(stream.size());
+        CHECK(r.next() == arrival::nothing);
+        CHECK(to.finished() == 3);
+        CHECK((first == small && second == large && third == small));
+    }
+}
+
+TEST_CASE("tcp: within a host no rate is kept, and to other hosts what the system says", "[tcp_transport]") {
+    const auto control_of = [](const descriptor& fd) {
+        char name[16] = "";
+        socklen_t length = sizeof name;
+        getsockopt(fd.get(), IPPROTO_TCP, TCP_CONGESTION, name, &length);
+        return std::string(name);
+    };
+    const descriptor listening = listen_on_loopback();
+    const descriptor from = start_connect(local_address(listening.get()));
+    REQUIRE(wait_for(listening.get(), POLLIN, seconds_now() + patience_s));
+    const descriptor to = accept_from(listening.get());
+    REQUIRE((from && to));
+    CHECK(control_of(from) == "reno");
+    CHECK(control_of(to) == "reno");
+    const descriptor plain = stream_socket(AF_INET), away = stream_socket(AF_INET);
+    tune(away.get(), address::of_v4(0x0a000001, 1));
+    CHECK(control_of(away) == control_of(plain));
+}
+
 // ---- messages -------------------------------------------------------------------------------------------------------
 
 TEST_CASE(

@@ -11,7 +11,7 @@ namespace colls::inline v1::detail {
 
 class connection_socket : public watched_socket {
 public:
-    /// Capacity of the reader's buffer: what is read ahead of the receives, and what may have to be taken back.
+    /// Capacity of the reader's buffer: what is read ahead of the receives.
     static constexpr std::size_t buffer_bytes = 64 << 10;
 
     frame_reader reader;

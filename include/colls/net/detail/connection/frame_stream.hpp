@@ -23,7 +23,8 @@ enum class arrival : std::uint8_t {
 
 /// Reads a stream of frames: small messages through a buffer, large ones straight into the memory of their receives, in
 /// one call of the system with their header: what is read next is most often the message that a receive waits for. If
-/// it is not, what has landed there is moved to the buffer. It allocates the buffer only.
+/// it is not, what has landed there is moved to the buffer, which grows for that. (Not the first frame, which may be a
+/// welcome.) It allocates the buffer only.
 ///     while (n = r.room(v, most)) { r.add(readv(fd, v, n)); while (r.next() finds something) ...; }
 class frame_reader {
 public:
@@ -53,7 +54,7 @@ public:
             std::uint64_t bytes = left_;
             n = receives->pieces().gather(at, bytes, v, most - 1);
             if (bytes > 0) return n;
-        } else if (end_ == 0 && left_ == 0 && expecting() && receives->front().bytes >= least_ahead) {
+        } else if (end_ == 0 && left_ == 0 && frames_ > 0 && expecting() && receives->front().bytes >= least_ahead) {
             return room_ahead(v, most);
         }
         if (begin_ > 0 && capacity_ - begin_ < frame_bytes + most_text) {
@@ -128,29 +129,34 @@ public:
 private:
     static constexpr std::size_t usual_room = std::size_t{16} << 10;
 
-    // Room for a header, the payload that is expected behind it, and more. All of it fits the buffer.
+    // Room for a header, the payload that is expected behind it, and more.
     int room_ahead(iovec* v, int most) {
-        const std::size_t more = capacity_ - frame_bytes;
-        const std::uint64_t payload = receives->front().bytes;
-        std::uint64_t bytes = payload < more ? payload : more;
-        ahead_ = static_cast<std::size_t>(bytes);
+        std::uint64_t rest = receives->front().bytes;
         std::size_t at = 0;
         v[0] = {buffer_.get(), frame_bytes};
-        int n = 1 + receives->pieces().gather(at, bytes, v + 1, most - 2);
-        ahead_ -= static_cast<std::size_t>(bytes);
-        if (ahead_ == payload && ahead_ < more) v[n++] = {buffer_.get() + frame_bytes, more - ahead_};
-        return n;
+        const int n = 1 + receives->pieces().gather(at, rest, v + 1, most - 2);
+        ahead_ = static_cast<std::size_t>(receives->front().bytes - rest);
+        if (rest > 0) return n;
+        const std::size_t more = capacity_ - frame_bytes;
+        v[n] = {buffer_.get() + frame_bytes, more < usual_room ? more : usual_room};
+        return n + 1;
     }
     void add_ahead(std::size_t bytes) {
         end_ = bytes;
         if (bytes <= frame_bytes) return;
         const std::size_t landed = bytes - frame_bytes < ahead_ ? bytes - frame_bytes : ahead_,
                           behind = bytes - frame_bytes - landed;
-        std::byte* const to = buffer_.get() + frame_bytes;
         const std::optional<frame> f = parse_frame({buffer_.get(), frame_bytes});
         const message_header& wanted = receives->front();
         if (!f || f->kind != frame_kind::message || f->number != frames_ || !(f->label == wanted.label) ||
             f->bytes != wanted.bytes) {
+            if (bytes > capacity_) {
+                std::unique_ptr<std::byte[]> larger(new std::byte[bytes]);
+                std::memcpy(larger.get(), buffer_.get(), frame_bytes + behind);
+                buffer_ = std::move(larger);
+                capacity_ = bytes;
+            }
+            std::byte* const to = buffer_.get() + frame_bytes;
             std::memmove(to + landed, to, behind);
             receives->pieces().peek(to, landed);
             return;

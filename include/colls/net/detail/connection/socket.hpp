@@ -131,10 +131,13 @@ inline address local_address(int fd, int (*of)(int, sockaddr*, socklen_t*) = &ge
 inline address remote_address(int fd) { return local_address(fd, &getpeername); }
 inline int port_of(int fd) { return local_address(fd).port(); }
 
-/// Small messages are sent at once, not collected.
-inline void set_nodelay(int fd) {
+/// For a socket that is connected, or connects, to `peer`: small messages are sent at once, not collected. Within a
+/// host there is no network to share, so no rate is kept: BBR, which some systems take for all connections, would pace
+/// large messages by a rate that it measures while the receiver computes.
+inline void tune(int fd, const address& peer) {
     const int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    if (local_address(fd).same_host(peer)) setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
 }
 
 /// A socket: non-blocking, closed by exec. No descriptor if there is none: errno says why.
@@ -166,7 +169,7 @@ inline descriptor listen_on_loopback() {
 /// says why (EAGAIN: none is waiting; ECONNABORTED: the peer has closed it again).
 inline descriptor accept_from(int listening) {
     descriptor fd = opened([&] { return accept4(listening, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); });
-    if (fd) set_nodelay(fd.get());
+    if (fd) tune(fd.get(), remote_address(fd.get()));
     return fd;
 }
 
@@ -175,8 +178,10 @@ inline descriptor accept_from(int listening) {
 inline descriptor start_connect(const address& to) {
     descriptor fd = stream_socket(to.family());
     if (!fd) return fd;
-    set_nodelay(fd.get());
-    if (connect(fd.get(), to.get(), to.length) != 0 && errno != EINPROGRESS && errno != EINTR) fd.close();
+    if (connect(fd.get(), to.get(), to.length) != 0 && errno != EINPROGRESS && errno != EINTR)
+        fd.close();
+    else
+        tune(fd.get(), to);
     return fd;
 }
 
