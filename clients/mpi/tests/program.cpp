@@ -123,7 +123,11 @@ int completions = 0;
 /// Looks until `over` is set. Ranks may share cores: those that have nothing to do leave them to the others.
 template <class Look>
 void look_until(const int& over, const Look& look) {
-    for (look(); over == 0; look()) sched_yield();
+    look();
+    while (over == 0) {
+        sched_yield();
+        look();
+    }
 }
 
 // What a request is before a function waits for it: a persistent one stays, and may be one that has not been started.
@@ -1840,9 +1844,12 @@ void start_again(MPI_Comm comm) {
                 }
                 break;
             case 3:
-                for (; left > 0; note_one(indices[0]), over = 0)
+                while (left > 0) {
                     look_until(
                         over, [&] { MPI_Testany(count, requests.data(), indices.data(), &over, MPI_STATUS_IGNORE); });
+                    note_one(indices[0]);
+                    over = 0;
+                }
                 break;
             default:
                 while (left > 0) {
