@@ -349,7 +349,14 @@ bool are_sound(const void* sent, MPI_Count sent_count, MPI_Datatype sent_type, M
 extern "C" {
 
 int MPI_Barrier(MPI_Comm comm) {
-    return run<barrier_call>(function::barrier, comm, true, [&] { return PMPI_Barrier(comm); });
+    bool first = false;
+    const auto by_group = [](const shared_group& g, barrier_call& call) { perform(*g, call); };
+    const auto ours = [&] {
+        first = is_first_barrier(comm);
+        if (first) meet(comm);
+        return !first && use_group<barrier_call>(comm, true, by_group);
+    };
+    return by_colls_or_mpi(function::barrier, comm, ours, [&] { return first ? MPI_SUCCESS : PMPI_Barrier(comm); });
 }
 
 int MPI_Ibarrier(MPI_Comm comm, MPI_Request* request) {

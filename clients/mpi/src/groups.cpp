@@ -263,12 +263,21 @@ bool has_several_of_this_world(MPI_Comm comm) {
 const shared_group* group_of(MPI_Comm comm) {
     const shared_group* g = nullptr;
     if (!find(comm, g)) return nullptr;
-    return g != nullptr ? g : make_group(comm);
+    return g != nullptr && *g != nullptr ? g : make_group(comm);
 }
 const shared_group* existing_group_of(MPI_Comm comm) {
     const shared_group* g = nullptr;
     find(comm, g);
-    return g;
+    return g != nullptr && *g != nullptr ? g : nullptr;
+}
+bool is_first_barrier(MPI_Comm comm) {
+    const shared_group* g = nullptr;
+    int between = 0;
+    if (comm == MPI_COMM_WORLD || !find(comm, g) || g != nullptr) return false;
+    if (PMPI_Comm_test_inter(comm, &between) != MPI_SUCCESS || between != 0 || !has_several_of_this_world(comm))
+        return false;
+    auto none = std::make_unique<shared_group>();  // the mark: a group that is not there
+    return PMPI_Comm_set_attr(comm, keyval, none.get()) == MPI_SUCCESS && none.release() != nullptr;
 }
 
 shared_group another_group(MPI_Comm comm, const shared_group& first) {

@@ -52,6 +52,9 @@ struct group {
 const shared_group* group_of(MPI_Comm comm);
 /// Likewise; null where no call of group_of has made one, which is the same on all ranks, too.
 const shared_group* existing_group_of(MPI_Comm comm);
+/// A barrier is the first blocking call on a communicator: no group is made for it, since programs copy communicators
+/// that they never use again. False, too, where group_of would make no group of colls.
+bool is_first_barrier(MPI_Comm comm);
 
 /// Several processes are in the communicator, or in an intercommunicator, and all were started with this one, so that
 /// they run this library, too.

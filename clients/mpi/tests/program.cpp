@@ -116,6 +116,15 @@ void calling(const char* function, MPI_Comm comm) {
     ++(between == 0 && size_of(comm) > 1 ? c.of_several : c.others);
 }
 
+/// That on a communicator without other calls, which needs no group of colls.
+void first_barrier(MPI_Comm comm) {
+    {
+        const std::lock_guard lock(made_mutex);
+        ++made["MPI_Barrier"].others;
+    }
+    MPI_Barrier(comm);
+}
+
 enum class form { blocking, started, persistent };
 form calls_are = form::blocking;
 int completions = 0;
@@ -765,6 +774,7 @@ void use_neighbours(const std::vector<shape>& family, const shape& wide) {
     const bool by_mpi = !extremes || size_of(MPI_COMM_WORLD) == 1;
     with_topologies([&](MPI_Comm comm, const char* name, int number) {
         if (calls_are != form::blocking && (by_mpi ? number > 0 : number % 4 != 1)) return;
+        first_barrier(comm);
         calling("MPI_Barrier", comm);  // before calls that do not block: it makes colls' group
         MPI_Barrier(comm);
         const bool all = all_is_right() && calls_are == form::blocking;
@@ -1496,9 +1506,10 @@ void progress_everywhere(MPI_Comm comm) {
     const auto both = [&](const auto& f) { only_after(comm, f, f); };
     MPI_Comm copy = MPI_COMM_NULL, part = MPI_COMM_NULL, line = MPI_COMM_NULL, circle = MPI_COMM_NULL;
     both([&] { MPI_Comm_dup(comm, &copy); });
+    both([&] { first_barrier(copy); });
     both([&] {
         calling("MPI_Barrier", copy);
-        MPI_Barrier(copy);  // the first call on it
+        MPI_Barrier(copy);  // it makes the group
     });
     both([&] {
         calling("MPI_Allgather", copy);
