@@ -55,7 +55,7 @@ std::shared_ptr<ofi::provider> two_lanes() {
     const auto of = provider_of("tcp", "lo");
     return std::make_shared<ofi::provider>(std::vector<const fi_info*>{&of->info(), &of->info()});
 }
-std::shared_ptr<ofi::provider> all_interfaces() { return provider_of("tcp", "*"); }
+std::shared_ptr<ofi::provider> all_interfaces() { return provider_of("tcp", "[a-z]*"); }
 
 /// f(rank, transport as unique_ptr, complain) on a thread a rank; `of`: the provider of each.
 template <class F>
@@ -344,8 +344,8 @@ TEST_CASE("ofi: a rank takes the domain nearest to its GPU, as the other GPUs of
         name.erase(name.find(":0"), 2);
         CHECK(all.taken(0, "0", (std::string("00000000:") + gpu + ".0").c_str()) == name);
     }
-    CHECK(all.taken(0, "0", "0000:30:0a.0") == "rdmap10a");
-    CHECK(all.taken(0, "0", "0000:30:0b.0") == "rdmap10b");
+    CHECK(all.taken(0, "0", "0000:30:0a.0") == "rdmap10a rdmap20a");  // four are as near to these two GPUs
+    CHECK(all.taken(0, "0", "0000:30:0b.0") == "rdmap10b rdmap20b");
     CHECK(all.taken(0, "0", "0000:10:0b.0", "rdmap20a") == "rdmap20a");
     CHECK(all.taken(0, "0", "0000:10:0b.0", "rdmap20a,rdmap10b") == "rdmap10b");
 }
@@ -371,8 +371,9 @@ TEST_CASE("ofi: a rank uses the domains that are near to its GPU and to no other
 TEST_CASE("ofi: of the IP networks that are named, those that other hosts reach are used", "[ofi_domain]") {
     made_sysfs::made_tree t;
     listed all(t);
-    for (const auto& [name, at] : {std::pair{"lo", "127.0.0.1"}, {"eth1", "10.0.1.1"}, {"eth0", "10.0.0.1"}})
-        all.add({.provider = "tcp;ofi_rxm", .name = name, .fabric = at, .ip = at});
+    for (int again = 0; again < 2; ++again)  // as libfabric has them
+        for (const auto& [name, at] : {std::pair{"lo", "127.0.0.1"}, {"eth1", "10.0.1.1"}, {"eth0", "10.0.0.1"}})
+            all.add({.provider = "tcp;ofi_rxm", .name = name, .fabric = at, .ip = at});
     address own = address::loopback(AF_INET, 0);
     CHECK(all.taken(0, "0", "", "eth*,lo", own) == "lo eth1 eth0");
     CHECK(all.taken(0, "0", "", "^eth2", own) == "lo");
