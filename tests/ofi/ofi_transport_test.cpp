@@ -50,6 +50,13 @@ std::vector<std::string> providers() {
     return all;
 }
 
+/// One with two lanes on one interface, and one with a lane on each interface.
+std::shared_ptr<ofi::provider> two_lanes() {
+    const auto of = provider_of("tcp", "lo");
+    return std::make_shared<ofi::provider>(std::vector<const fi_info*>{&of->info(), &of->info()});
+}
+std::shared_ptr<ofi::provider> all_interfaces() { return provider_of("tcp", "[a-z]*"); }
+
 /// f(rank, transport as unique_ptr, complain) on a thread a rank; `of`: the provider of each.
 template <class F>
 std::string over_ofi(const std::vector<std::shared_ptr<ofi::provider>>& of, F f, const ofi_shape& shape = usual) {
@@ -62,15 +69,88 @@ std::string over_ofi(const std::vector<std::shared_ptr<ofi::provider>>& of, F f,
 }
 template <class F>
 std::string over_ofi(int n, const std::string& name, F f, const ofi_shape& shape = usual) {
-    return over_ofi(std::vector(static_cast<std::size_t>(n), provider_of(name.c_str())), f, shape);
+    const auto of = name == "two lanes" ? two_lanes() : provider_of(name.c_str());
+    return over_ofi(std::vector(static_cast<std::size_t>(n), of), f, shape);
 }
 
-/// While it lives, a provider's calls of one name fail, or the first operation of such a call that completes. For a
-/// provider that one thread uses.
+/// While it lives, counts the parts that a provider sends and is to receive, by lane. For a provider that one thread
+/// uses. `longer`: bytes that follow its endpoints' addresses.
+class counted_parts {
+public:
+    explicit counted_parts(const ofi::provider& of, std::size_t longer = 0) : longer_(longer) {
+        now = this;
+        [&]<std::size_t... K>(std::index_sequence<K...>) {
+            ((K < of.lanes() ? watch<K>(*of.domain(K)) : void()), ...);
+        }(std::make_index_sequence<rdma::most_lanes>());
+    }
+    counted_parts(const counted_parts&) = delete;
+    counted_parts& operator=(const counted_parts&) = delete;
+    ~counted_parts() {
+        for (lane& l : lanes_)
+            if (l.domain) l.domain->ops = l.domain_ops;
+    }
+    std::vector<int> sent() const { return counts(&lane::sent); }
+    std::vector<int> received() const { return counts(&lane::received); }
+
+private:
+    struct lane {
+        fid_domain* domain = nullptr;
+        fi_ops_domain *domain_ops = nullptr, my_domain{};
+        fi_ops_tagged *parts = nullptr, my_parts{};
+        fi_ops_cm *names = nullptr, my_names{};
+        int sent = 0, received = 0;
+    };
+    template <std::size_t K>
+    void watch(fid_domain& d) {
+        lane& l = lanes_[K];
+        l.domain = &d, l.domain_ops = d.ops, l.my_domain = *d.ops;
+        l.my_domain.endpoint = [](fid_domain* on, fi_info* i, fid_ep** e, void* context) {
+            lane& own = now->lanes_[K];
+            if (const int code = own.domain_ops->endpoint(on, i, e, context)) return code;
+            own.parts = (*e)->tagged, own.my_parts = *own.parts;
+            own.my_parts.sendv = [](fid_ep* p, const iovec* v, void** x, std::size_t n, fi_addr_t to, std::uint64_t tag,
+                                     void* c) {
+                const ssize_t code = now->lanes_[K].parts->sendv(p, v, x, n, to, tag, c);
+                now->lanes_[K].sent += code == 0;
+                return code;
+            };
+            own.my_parts.recvv = [](fid_ep* p, const iovec* v, void** x, std::size_t n, fi_addr_t from,
+                                     std::uint64_t tag, std::uint64_t ignored, void* c) {
+                const ssize_t code = now->lanes_[K].parts->recvv(p, v, x, n, from, tag, ignored, c);
+                now->lanes_[K].received += code == 0;
+                return code;
+            };
+            (*e)->tagged = &own.my_parts;
+            own.names = (*e)->cm, own.my_names = *own.names;
+            own.my_names.getname = [](fid_t f, void* at, std::size_t* bytes) {
+                const int code = now->lanes_[K].names->getname(f, at, bytes);
+                std::memset(static_cast<char*>(at) + *bytes, 0, now->longer_);
+                *bytes += now->longer_;
+                return code;
+            };
+            (*e)->cm = &own.my_names;
+            return 0;
+        };
+        d.ops = &l.my_domain;
+    }
+    std::vector<int> counts(int lane::* which) const {
+        std::vector<int> all;
+        for (const lane& l : lanes_)
+            if (l.domain) all.push_back(l.*which);
+        return all;
+    }
+
+    static inline counted_parts* now = nullptr;
+    const std::size_t longer_;
+    lane lanes_[rdma::most_lanes];
+};
+
+/// While it lives, a provider's calls of one name fail, or the first operation of such a call that completes, on one
+/// lane. For a provider that one thread uses.
 class scripted_failure {
 public:
-    scripted_failure(const ofi::provider& of, std::string call, bool late)
-        : call_(std::move(call)), late_(late), domain_(*of.domain()), domain_ops_(domain_.ops) {
+    scripted_failure(const ofi::provider& of, std::string call, bool late, std::size_t lane)
+        : call_(std::move(call)), late_(late), domain_(*of.domain(lane)), domain_ops_(domain_.ops) {
         mine_ = *domain_ops_;
         mine_.endpoint = [](fid_domain* d, fi_info* i, fid_ep** e, void* context) {
             const int code = now->domain_ops_->endpoint(d, i, e, context);
@@ -155,7 +235,8 @@ public:
         std::string fabric = "one";
         std::size_t speed = 200;
         std::uint32_t protocol = FI_PROTO_UNSPEC;
-        bool ip = false, up = true;
+        const char* ip = nullptr;
+        bool up = true;
         fi_info info{};
         fi_fabric_attr of{};
         fi_domain_attr domain{};
@@ -173,6 +254,7 @@ public:
         e.end.mem_tag_format = ~std::uint64_t{0}, e.end.protocol = e.protocol;
         e.info.addr_format = e.ip ? FI_SOCKADDR_IN : FI_ADDR_STR;
         e.at.sin_family = AF_INET;
+        if (e.ip && inet_pton(AF_INET, e.ip, &e.at.sin_addr) != 1) std::abort();
         e.info.src_addr = &e.at, e.info.src_addrlen = sizeof e.at;
         if (!e.card.empty()) {
             unsigned domain = 0, bus = 0, device = 0, function = 0;
@@ -186,15 +268,20 @@ public:
         }
         if (all_.size() > 1) all_[all_.size() - 2].info.next = &e.info;
     }
-    std::string taken(int place, const char* cores, const char* gpu = "", const char* domain = nullptr) const {
-        const ofi::domain_choice c{.place = place,
+    /// Names of domains, separated by spaces.
+    std::string taken(int place, const char* cores, const char* gpu = "", const char* domain = nullptr,
+        const address& own = {}) const {
+        const ofi::domain_choice c{.own = own,
+            .place = place,
             .gpu = gpu,
             .pci = tree_.tree(),
             .cores = rdma::cores_of_list(std::istringstream(cores)),
             .name = nullptr,
             .domain = domain};
-        const fi_info* const best = c.of(&all_.front().info);
-        return best ? best->domain_attr->name : "none";
+        std::string all;
+        for (const fi_info* const i : c.of(&all_.front().info))
+            all.append(all.empty() ? "" : " ").append(i->domain_attr->name);
+        return all.empty() ? "none" : all;
     }
     /// What ranks 0, 1, ... take, which have these cores.
     std::vector<std::string> of_ranks(const std::vector<const char*>& cores) const {
@@ -229,6 +316,14 @@ TEST_CASE("ofi: ranks take a domain near their cores, and spread over equal ones
     CHECK(all.of_ranks({"", ""}) == names{"cxi0", "cxi1"});      // not known
     CHECK(all.taken(0, "0", "", "cxi2") == "cxi2");
     CHECK(all.taken(3, "8", "", "cxi9") == "none");
+    CHECK(all.taken(0, "0", "", "^cxi0") == "cxi1");  // such a list names none
+    CHECK(all.taken(3, "8", "", "cxi3, cxi1") == "cxi1 cxi3");
+    CHECK(all.taken(2, "0", "", "cxi*,^cxi2") == "cxi0 cxi1 cxi3");
+    all.add({.provider = "cxi", .name = "cxi4"});
+    CHECK(all.taken(0, "0", "", "cxi*") == "cxi0 cxi1 cxi2 cxi3");  // the other one has no link as fast
+    all.add({.provider = "cxi", .name = "cxi5", .card = "0000:04:00.0"});
+    CHECK(all.taken(0, "0", "", "cxi[1-9]") == "cxi1 cxi2 cxi3 cxi5");
+    CHECK(all.taken(0, "0", "", "cxi*") == "cxi0 cxi1 cxi2 cxi3");  // four at most
 }
 
 TEST_CASE("ofi: a rank takes the domain nearest to its GPU, as the other GPUs of the host do", "[ofi_domain]") {
@@ -249,9 +344,46 @@ TEST_CASE("ofi: a rank takes the domain nearest to its GPU, as the other GPUs of
         name.erase(name.find(":0"), 2);
         CHECK(all.taken(0, "0", (std::string("00000000:") + gpu + ".0").c_str()) == name);
     }
-    CHECK(all.taken(0, "0", "0000:30:0a.0") == "rdmap10a");
-    CHECK(all.taken(0, "0", "0000:30:0b.0") == "rdmap10b");
+    CHECK(all.taken(0, "0", "0000:30:0a.0") == "rdmap10a rdmap20a");  // four are as near to these two GPUs
+    CHECK(all.taken(0, "0", "0000:30:0b.0") == "rdmap10b rdmap20b");
     CHECK(all.taken(0, "0", "0000:10:0b.0", "rdmap20a") == "rdmap20a");
+    CHECK(all.taken(0, "0", "0000:10:0b.0", "rdmap20a,rdmap10b") == "rdmap10b");
+}
+
+TEST_CASE("ofi: a rank uses the domains that are near to its GPU and to no other one, at most four", "[ofi_domain]") {
+    for (const int gpus : {1, 2}) {
+        made_sysfs::made_tree t;
+        listed all(t);
+        const std::string up = "pci0000:10/0000:10:01.0";
+        for (int i = 0; i < gpus; ++i) t.gpu(up, "0000:10:0" + std::to_string(i) + ".0", 0);
+        for (int i = 0; i < 5; ++i) {
+            const std::string at = "0000:10:1" + std::to_string(i) + ".0";
+            t.card(up, at, 0, "efa" + std::to_string(i));
+            all.add({.name = "efa" + std::to_string(i), .card = at});
+        }
+        CHECK(all.taken(0, "0", "0000:10:00.0") == (gpus == 1 ? "efa0 efa1 efa2 efa3" : "efa0 efa2 efa4"));
+        CHECK(all.taken(0, "0", "0000:10:00.0", "^efa[13]") == (gpus == 1 ? "efa0 efa2 efa4" : "efa0 efa4"));
+        if (gpus == 2) CHECK(all.taken(0, "0", "0000:10:01.0") == "efa1 efa3");
+        CHECK(all.taken(0, "0") == "efa0");
+    }
+}
+
+TEST_CASE("ofi: of the IP networks that are named, those that other hosts reach are used", "[ofi_domain]") {
+    made_sysfs::made_tree t;
+    listed all(t);
+    for (int again = 0; again < 2; ++again)  // as libfabric has them
+        for (const auto& [name, at] : {std::pair{"lo", "127.0.0.1"}, {"eth1", "10.0.1.1"}, {"eth0", "10.0.0.1"}})
+            all.add({.provider = "tcp;ofi_rxm", .name = name, .fabric = at, .ip = at});
+    address own = address::loopback(AF_INET, 0);
+    CHECK(all.taken(0, "0", "", "eth*,lo", own) == "lo eth1 eth0");
+    CHECK(all.taken(0, "0", "", "^eth2", own) == "lo");
+    sockaddr_in other{};
+    other.sin_family = AF_INET;
+    inet_pton(AF_INET, "10.0.0.1", &other.sin_addr);
+    own = address::from(reinterpret_cast<const sockaddr*>(&other), sizeof other);
+    CHECK(all.taken(0, "0", "", "eth*,lo", own) == "eth0 eth1");
+    CHECK(all.taken(0, "0", "", "lo", own) == "lo");
+    CHECK(all.taken(0, "0", "", "^eth*", own) == "none");
 }
 
 TEST_CASE("ofi: of domains that are not alike, or not known to be, the first is taken", "[ofi_domain]") {
@@ -261,31 +393,37 @@ TEST_CASE("ofi: of domains that are not alike, or not known to be, the first is 
     t.node(0, "0");
     t.node(1, "1");
     const auto second = [&](listed::entry&& e) {
+        const bool other_fabric = e.fabric == "other";
         listed all(t);
         all.add({.name = "first", .card = "0000:10:00.0"});
         all.add(std::move(e));
-        return all.taken(0, "1") == "second";
+        const bool is = all.taken(0, "1") == "second";
+        // Where it is named it is a lane if it is as fast, also on another fabric.
+        CHECK(all.taken(0, "1", "", "first,second") == (is || other_fabric ? "first second" : "first"));
+        return is;
     };
     CHECK(second({.card = "0000:20:00.0"}));
     CHECK_FALSE(second({.provider = "cxi", .card = "0000:20:00.0"}));
     CHECK_FALSE(second({.card = "0000:20:00.0", .fabric = "other"}));
     CHECK_FALSE(second({.card = "0000:20:00.0", .speed = 100}));
     CHECK_FALSE(second({.card = "0000:20:00.0", .protocol = FI_PROTO_EFA}));
-    CHECK_FALSE(second({.card = "0000:20:00.0", .ip = true}));
+    CHECK_FALSE(second({.card = "0000:20:00.0", .ip = "10.0.0.1"}));
     CHECK_FALSE(second({.card = "0000:20:00.0", .up = false}));
     CHECK_FALSE(second({}));
     listed ip(t);
     for (const char* const card : {"0000:10:00.0", "0000:20:00.0"})
-        ip.add({.provider = "verbs", .name = card, .card = card, .ip = true});
+        ip.add({.provider = "verbs", .name = card, .card = card, .ip = "10.0.0.1"});
     CHECK(ip.taken(1, "1") == "0000:10:00.0");
 }
 
 TEST_CASE("ofi: the contract", "[ofi_transport]") {
-    for (const std::string& name : providers())
+    std::vector<std::string> all_names = providers();
+    all_names.emplace_back("two lanes");
+    for (const std::string& name : all_names)
         for (const bool small : {false, true}) {
-            if (small && name != "tcp") continue;
+            if (small && name != "tcp" && name != "two lanes") continue;
             INFO(name << (small ? ", small packets and parts" : ""));
-            const auto of = provider_of(name.c_str());
+            const auto of = name == "two lanes" ? two_lanes() : provider_of(name.c_str());
             // A rank that abandons takes its endpoint with it. Its peers hear the cause only some steps later.
             ofi_shape shape = small ? tiny : usual;
             shape.failure_grace = patience_s;
@@ -308,7 +446,9 @@ TEST_CASE("ofi: the contract", "[ofi_transport]") {
 
 TEST_CASE("ofi: random messages and control messages both ways at once arrive in order", "[ofi_transport]") {
     const int before = (provider_of("tcp"), open_descriptors());
-    for (const std::string& name : providers())
+    std::vector<std::string> all = providers();
+    all.emplace_back("two lanes");
+    for (const std::string& name : all)
         for (const int n : {2, 3})
             for (const bool small : {false, true}) {
                 const random_traffic t{
@@ -345,6 +485,51 @@ TEST_CASE("ofi: a long message is copied only where it has more pieces than the 
             if (w->copied() != (pieces > of->most_pieces() ? bytes : 0))
                 complain(std::to_string(w->copied()) + " bytes are copied");
         }) == "");
+}
+
+TEST_CASE("ofi: large messages are cut over the lanes, of which two ranks use as many as the one that has fewer",
+    "[ofi_transport]") {
+    const std::size_t sizes[] = {100'000, 300'000, 9'000'000, 1'000'000, 70'000};
+    struct {
+        std::shared_ptr<ofi::provider> (*first)();
+        bool peer_has_one;
+        std::size_t longer;  // where addresses are long, one lane's is all that a greeting has room for
+    } const cases[] = {{two_lanes, false, 0}, {all_interfaces, false, 0}, {two_lanes, true, 0}, {two_lanes, false, 90}};
+    for (const auto& k : cases) {
+        const auto of = k.first(), other = k.peer_has_one ? provider_of("tcp", "lo") : k.first();
+        CHECK(of->is_as(*other) == !k.peer_has_one);
+        const std::size_t lanes = k.longer > 0 || k.peer_has_one ? 1 : of->lanes();
+        INFO(of->lanes() << " lanes, " << lanes << " on both sides");
+        std::vector<int> wanted(of->lanes());
+        std::size_t next = 0;
+        for (const std::size_t bytes : sizes) {
+            const std::size_t over = std::clamp<std::size_t>(bytes / usual.least_stripe, 1, lanes);
+            const std::size_t most = std::min<std::size_t>((bytes + over - 1) / over, usual.part_bytes);
+            for (std::size_t at = 0; at < bytes; at += most) ++wanted[next++ % lanes];
+        }
+        const counted_parts count(*of, k.longer);
+        CHECK(over_ofi({of, other}, [&](int r, auto& w, auto complain) {
+            std::deque<std::vector<std::byte>> to, from;
+            const auto value = [](int rank, std::size_t message, std::size_t i) {
+                return static_cast<std::byte>(i / 1000 * 7 + i + message + static_cast<std::size_t>(rank));
+            };
+            for (std::size_t m = 0; m < std::size(sizes); ++m) {
+                from.emplace_back(sizes[m]);
+                std::vector<std::byte>& data = to.emplace_back(sizes[m]);
+                for (std::size_t i = 0; i < sizes[m]; ++i) data[i] = value(r, m, i);
+                const piece out{data.data(), sizes[m]}, in{from.back().data(), sizes[m]};
+                w->send(1 - r, label_of(r, 1 - r, m), &out, 1);
+                w->receive(1 - r, label_of(1 - r, r, m), &in, 1);
+            }
+            constexpr std::uint64_t all = std::size(sizes);
+            if (!until(*w, [&] { return w->sent(1 - r) == all && w->received(1 - r) == all; })) complain("not done");
+            for (std::size_t m = 0; m < all; ++m)
+                for (std::size_t i = 0; i < sizes[m]; ++i)
+                    if (from[m][i] != value(1 - r, m, i)) return complain("other bytes");
+        }) == "");
+        CHECK(count.sent() == wanted);
+        CHECK(count.received() == wanted);
+    }
 }
 
 TEST_CASE("ofi: over the kernel's TCP messages leave while their receiver computes, and arrive", "[ofi_transport]") {
@@ -402,7 +587,7 @@ TEST_CASE("ofi: an error of the provider is reported once, with its peer, provid
     struct {
         const char* call;
         bool late, sends;
-        std::size_t bytes;
+        std::size_t bytes, lane = 0;
     } const cases[] = {
         {"fi_send", false, true, 8},
         {"fi_send", true, true, 8},
@@ -413,14 +598,22 @@ TEST_CASE("ofi: an error of the provider is reported once, with its peer, provid
         {"fi_inject", false, false, 100'000},
         {"fi_recv", true, false, 8},
         {"fi_cq_read", false, false, 8},
+        {"fi_tsendv", false, true, 400'000, 1},
+        {"fi_tsendv", true, true, 400'000, 1},
+        {"fi_trecvv", false, false, 400'000, 1},
+        {"fi_trecvv", true, false, 400'000, 1},
+        {"fi_cq_read", false, false, 400'000, 1},
     };
     ofi_shape shape = usual;
     shape.failure_grace = 0;
     for (const auto& k : cases) {
-        INFO(k.call << (k.late ? ", when it completes" : ""));
-        const auto fails = provider_of("tcp"), works = provider_of("tcp");
-        const scripted_failure script(*fails, k.call, k.late);
-        const std::string why = std::string("libfabric's ") + fails->name() + ": " + k.call + ": Input/output error";
+        INFO(k.call << (k.late ? ", when it completes" : "") << ", lane " << k.lane);
+        const auto several = all_interfaces()->lanes() > 1 ? all_interfaces : two_lanes;
+        const auto of = [&] { return k.lane > 0 ? several() : provider_of("tcp"); };
+        const auto fails = of(), works = of();
+        const scripted_failure script(*fails, k.call, k.late, k.lane);
+        const std::string why = std::string("libfabric's ") + fails->name() + " on " +
+                                fails->info(k.lane).domain_attr->name + ": " + k.call + ": Input/output error";
         const auto ranks = [&](int r, auto& w, auto complain) {
             ear e;
             w->listening = &e;
@@ -446,27 +639,31 @@ TEST_CASE("ofi: an error of the provider is reported once, with its peer, provid
     }
 }
 
-TEST_CASE("ofi: a sleep ends by a message of any group of the thread", "[ofi_transport]") {
-    for (const std::string& name : providers()) {
+TEST_CASE("ofi: a sleep ends by a message of any group of the thread, on any lane", "[ofi_transport]") {
+    std::vector<std::string> all = providers();
+    all.emplace_back("two lanes");
+    for (const std::string& name : all) {
         INFO(name);
-        const auto of = provider_of(name.c_str());
+        const bool lanes = name == "two lanes";
+        const auto of = lanes ? two_lanes() : provider_of(name.c_str());
         CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
             std::vector<std::unique_ptr<ofi_transport>> groups;
             for (const std::uint64_t number : {98u, 99u})
                 groups.push_back(std::make_unique<ofi_transport>(
                     std::make_unique<tcp_transport>(node, number, r, members), of, r, 2));
-            std::uint64_t value = 0;
-            const piece p{reinterpret_cast<std::byte*>(&value), 8};
-            // The first four make the connections.
-            for (std::uint64_t i = 0; i < 12; ++i) {
+            std::vector<std::byte> data(lanes ? 100'000 : 8);
+            const piece p{data.data(), data.size()};
+            // The first four make the connections, or eight, on lanes.
+            const std::uint64_t made = lanes ? 8 : 4;
+            for (std::uint64_t i = 0; i < made + 8; ++i) {
                 ofi_transport &w = *groups[i % 2], &other = *groups[1 - i % 2];
                 const int to = static_cast<int>(i / 2 % 2);
                 const auto done = [&] { return r == to ? w.received(1 - r) > i / 4 : w.sent(1 - r) > i / 4; };
                 const message_label l = label_of(1 - to, to, i);
-                if (r != to && i > 3)
+                if (r != to && i >= made)
                     std::this_thread::sleep_for(std::chrono::milliseconds(20));  // it may sleep by then
                 r == to ? w.receive(1 - r, l, &p, 1) : w.send(1 - r, l, &p, 1);
-                while (r == to && i > 3 && (w.progress(), other.progress(), !done())) {
+                while (r == to && i >= made && (w.progress(), other.progress(), !done())) {
                     const double begun = seconds_now();
                     of->sleep(patience_s);
                     if (seconds_now() - begun > 0.9 * patience_s) return complain("it goes on");

@@ -17,6 +17,7 @@
 #include <cctype>
 #include <compare>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <sstream>
 #include <string>
@@ -25,6 +26,9 @@
 #include <vector>
 
 namespace colls::inline v1::detail::rdma {
+
+/// How many cards a rank uses at once, as the lanes of a message: the text of a control message names no more.
+inline constexpr std::uint32_t most_lanes = 4;
 
 /// Does a list of patterns, separated by commas, name `device`? A pattern has the wildcards of a shell; those that
 /// begin with ^ exclude what they match, also from those before and after. A list of such patterns alone allows all

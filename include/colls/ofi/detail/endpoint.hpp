@@ -3,6 +3,8 @@
 //
 // Where the provider wants memory to be registered (FI_MR_LOCAL), that of packets is once, and that of a part as long
 // as it is under way: the providers that want it keep a cache of registrations, and watch for memory that is freed.
+// Where the provider has several lanes, each has an endpoint of its own, and large messages are cut over them. All but
+// their parts go by the first one's. Two ranks use as many lanes as the one that has fewer.
 #pragma once
 
 #include <colls/detail/support/rank_error.hpp>
@@ -45,10 +47,12 @@ struct completion {
 class endpoint {
 public:
     /// Throws colls::error (unsupported), std::bad_alloc.
-    endpoint(std::shared_ptr<provider> of, std::size_t packet_bytes)
-        : of_(std::move(of)), stride_((sizeof(packet_header) + packet_bytes + 63) / 64 * 64) {
+    endpoint(std::shared_ptr<provider> of, std::size_t packet_bytes, std::size_t lane = 0)
+        : of_(std::move(of)), lane_(lane), stride_((sizeof(packet_header) + packet_bytes + 63) / 64 * 64) {
         try {
             open();
+            for (std::size_t k = 1; lane == 0 && k < of_->lanes(); ++k)
+                beside_.push_back(std::make_unique<endpoint>(of_, packet_bytes, k));
         } catch (...) {
             close();
             throw;
@@ -59,10 +63,14 @@ public:
     /// Afterwards the provider touches no memory of this rank's for it.
     ~endpoint() { close(); }
 
+    std::size_t lanes() const { return 1 + beside_.size(); }
+    endpoint& lane(std::size_t k) { return k == 0 ? *this : *beside_[k - 1]; }
+    void keep(std::size_t lanes) { beside_.resize(lanes - 1); }
+
     std::string address() const {
         char name[512];
         std::size_t bytes = sizeof name;
-        if (const int code = fi_getname(&endpoint_->fid, name, &bytes)) of_->refuse("fi_getname", code);
+        if (const int code = fi_getname(&endpoint_->fid, name, &bytes)) of_->refuse("fi_getname", code, lane_);
         return {name, bytes};
     }
     /// False: it is not an address of the provider's.
@@ -157,6 +165,7 @@ public:
     }
     /// No part from that peer is received any more.
     void cancel_from(int peer) {
+        for (const auto& e : beside_) e->cancel_from(peer);
         for (part& x : parts_)
             if (x.under_way && x.kind == operation::part_in && x.peer == peer) fi_cancel(&endpoint_->fid, &x.context);
     }
@@ -191,25 +200,27 @@ private:
     };
 
     void open() {
-        fi_info& info = of_->info();
+        fi_info& info = of_->info(lane_);
+        fid_domain* const domain = of_->domain(lane_);
         const auto check = [&](const char* call, int code) {
-            if (code != 0) of_->refuse(call, code);
+            if (code != 0) of_->refuse(call, code, lane_);
         };
-        check("fi_endpoint", fi_endpoint(of_->domain(), &info, &endpoint_, nullptr));
+        check("fi_endpoint", fi_endpoint(domain, &info, &endpoint_, nullptr));
         fi_cq_attr c{};
         c.format = FI_CQ_FORMAT_MSG;
         c.size = info.tx_attr->size + info.rx_attr->size;
         c.wait_obj = FI_WAIT_FD;
-        if (fi_cq_open(of_->domain(), &c, &completions_, nullptr) != 0) {
+        if (fi_cq_open(domain, &c, &completions_, nullptr) != 0) {
             c.wait_obj = FI_WAIT_NONE;
-            check("fi_cq_open", fi_cq_open(of_->domain(), &c, &completions_, nullptr));
+            check("fi_cq_open", fi_cq_open(domain, &c, &completions_, nullptr));
         }
         fi_av_attr a{};
         a.type = info.domain_attr->av_type;
-        check("fi_av_open", fi_av_open(of_->domain(), &a, &addresses_, nullptr));
+        check("fi_av_open", fi_av_open(domain, &a, &addresses_, nullptr));
         check("fi_ep_bind", fi_ep_bind(endpoint_, &completions_->fid, FI_TRANSMIT | FI_RECV));
         check("fi_ep_bind", fi_ep_bind(endpoint_, &addresses_->fid, 0));
         check("fi_enable", fi_enable(endpoint_));
+        queue_.fabric = of_->fabric(lane_);
         queue_.queue = &completions_->fid;
         if (c.wait_obj == FI_WAIT_FD && fi_control(queue_.queue, FI_GETWAIT, &queue_.descriptor) == 0) of_->add(queue_);
     }
@@ -224,7 +235,7 @@ private:
     }
     int add_memory(void* at, std::size_t bytes, fid_mr*& mr) {
         // Keys of the provider's are as good as these, which only must differ.
-        int code = fi_mr_reg(of_->domain(), at, bytes, FI_SEND | FI_RECV, 0, of_->next_key(), 0, &mr, nullptr);
+        int code = fi_mr_reg(of_->domain(lane_), at, bytes, FI_SEND | FI_RECV, 0, of_->next_key(), 0, &mr, nullptr);
         if (code != 0 || !of_->registers_with_endpoint()) return code;
         if ((code = fi_mr_bind(mr, &endpoint_->fid, 0)) == 0) code = fi_mr_enable(mr);
         if (code != 0) fi_close(&mr->fid);
@@ -249,7 +260,7 @@ private:
         at = (at + 63) / 64 * 64;
         if (of_->registers())
             if (const int code = add_memory(reinterpret_cast<void*>(at), count * stride_, b.registered))
-                of_->refuse("fi_mr_reg", code);
+                of_->refuse("fi_mr_reg", code, lane_);
         void* const descriptor = b.registered ? fi_mr_desc(b.registered) : nullptr;
         blocks_.push_back(std::move(b));
         for (; count > 0; --count, at += stride_) {
@@ -261,7 +272,9 @@ private:
     }
 
     const std::shared_ptr<provider> of_;
-    const std::size_t stride_;  // of packets in memory
+    const std::size_t lane_;
+    const std::size_t stride_;                       // of packets in memory
+    std::vector<std::unique_ptr<endpoint>> beside_;  // of the other lanes, where this is the first one's
     fid_ep* endpoint_ = nullptr;
     fid_cq* completions_ = nullptr;
     fid_av* addresses_ = nullptr;

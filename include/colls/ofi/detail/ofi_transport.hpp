@@ -1,4 +1,5 @@
-// The message transport over libfabric: one reliable endpoint (FI_EP_RDM) of a rank for all its peers in a group.
+// The message transport over libfabric: one reliable endpoint (FI_EP_RDM) of a rank for all its peers in a group, or
+// one a lane.
 // IWYU pragma: private, include <colls/transports/ofi.hpp>
 //
 // It is made at the first message; two ranks tell each other its address at their first one. Another transport
@@ -132,7 +133,11 @@ inline void ofi_transport::greet(ofi::peer& p) {
     try {
         if (!own_.end) own_.end = std::make_unique<ofi::endpoint>(own_.of, own_.shape.packet_bytes);
         own_.end->expect(own_.shape.slots + 2 * own_.shape.parts + 4);  // so that none is ever missing
-        const std::string text = ofi::greeting_text(own_.of->name(), own_.end->address());
+        std::string text = own_.of->name();
+        for (std::size_t k = 0; k < own_.end->lanes(); ++k) {
+            const std::string next = ofi::greeting_text(own_.end->lane(k).address());
+            k > 0 && text.size() + next.size() > 400 ? own_.end->keep(k) : void(text += next);
+        }
         if (text.size() > 400) return p.fail("its provider's addresses are too long", true);
         control_->tell(p.rank, {control_kind::wiring, static_cast<std::uint64_t>(ofi::wiring::greeting), own_.key,
                                    own_.shape.packet_bytes, text.c_str()});
@@ -143,32 +148,35 @@ inline void ofi_transport::greet(ofi::peer& p) {
     ++greeting_;
 }
 
-// Takes completions. Returns whether there were any. The listener may be told of a mismatch, and close the endpoint.
+// Takes completions, of all lanes. Returns whether there were any. The listener may be told of a mismatch, and close
+// the endpoint.
 inline bool ofi_transport::poll() {
     ofi::completion all[32];
     bool any = false;
-    for (int round = 0; round < 8 && own_.end; ++round) {
-        const int n = own_.end->poll(all, 32);
-        for (int i = 0; i < n && own_.end; ++i) {
-            ofi::operation* const o = all[i].what;
-            if (o && o->kind != ofi::operation::packet_in) {
-                at(o->peer).completed(*o, all[i].bytes, all[i].error);
-            } else if (all[i].error == 0 && o) {
-                auto& p = static_cast<ofi::packet&>(*o);
-                const ofi::packet_header& h = *p.header;
-                const bool sound = all[i].bytes >= sizeof h && h.key == own_.key && h.from < peers_.size();
-                if (sound)
-                    at(static_cast<int>(h.from)).take(p);
-                else
-                    own_.end->give_to_receive(p);
-            } else if (all[i].error != FI_ECANCELED) {  // whose it is cannot be known
-                for (const int r : open_) at(r).fail(own_.of->text(o ? "fi_recv" : "fi_cq_read", all[i].error), false);
+    for (std::size_t k = 0; own_.end && k < own_.end->lanes(); ++k)
+        for (int round = 0; round < 8 && own_.end; ++round) {
+            const int n = own_.end->lane(k).poll(all, 32);
+            for (int i = 0; i < n && own_.end; ++i) {
+                ofi::operation* const o = all[i].what;
+                if (o && o->kind != ofi::operation::packet_in) {
+                    at(o->peer).completed(*o, all[i].bytes, all[i].error, k);
+                } else if (all[i].error == 0 && o) {
+                    auto& p = static_cast<ofi::packet&>(*o);
+                    const ofi::packet_header& h = *p.header;
+                    const bool sound = all[i].bytes >= sizeof h && h.key == own_.key && h.from < peers_.size();
+                    if (sound)
+                        at(static_cast<int>(h.from)).take(p);
+                    else
+                        own_.end->give_to_receive(p);
+                } else if (all[i].error != FI_ECANCELED) {  // whose it is cannot be known
+                    for (const int r : open_)
+                        at(r).fail(own_.of->text(o ? "fi_recv" : "fi_cq_read", all[i].error, k), false);
+                }
             }
+            if (n == 0 || !all[0].what) break;  // of a queue that fails nothing more is to be had
+            any = true;
+            if (n < 32) break;  // asking costs some providers a system call
         }
-        if (n == 0 || !all[0].what) break;  // of a queue that fails nothing more is to be had
-        any = true;
-        if (n < 32) break;  // asking costs some providers a system call
-    }
     if (any) {
         wait_.moved();
         moved_at_ = seconds_now();

@@ -106,7 +106,7 @@ public:
     /// A packet has come. Keeps it, or gives it back.
     void take(packet& p);
     /// An operation of its messages is over.
-    void completed(operation& o, std::size_t bytes, int error);
+    void completed(operation& o, std::size_t bytes, int error, std::size_t lane);
     /// Moves what has come to its place. May report a mismatch to the listener, which may close the endpoint.
     void consume();
     /// It has left: so many messages of this rank's have arrived there.
@@ -135,7 +135,7 @@ private:
     bool is_long(const message& m) const { return m.is.bytes > own_.shape.packet_bytes; }
     bool slot_free() const { return slots_ - returned_ < own_.shape.slots; }
     bool owes_credits() const { return taken_ - told_ >= own_.shape.slots / 2; }
-    void call_failed(const char* call, int code) { fail(own_.of->text(call, code), false); }
+    void call_failed(const char* call, int code, std::size_t lane = 0) { fail(own_.of->text(call, code, lane), false); }
     void violated() { fail("its packets do not follow this version's protocol", true); }
 
     bool post(packet_kind kind, std::uint64_t number = 0, const message* m = nullptr);
@@ -150,7 +150,7 @@ private:
     }
 
     rank_state& own_;
-    fi_addr_t at_ = FI_ADDR_UNSPEC;
+    std::vector<fi_addr_t> at_;  // by lane
     std::uint32_t key_ = 0;
     failure failure_ = failure::none;
     std::string why_;
@@ -170,15 +170,19 @@ private:
 };
 
 inline bool peer::accept(const control_message& greeting) {
-    const std::string address = address_in(greeting.text, own_.of->name());
-    if (address.empty())
+    std::vector<std::string> addresses = addresses_in(greeting.text, own_.of->name());
+    addresses.resize(std::min(addresses.size(), own_.end->lanes()));
+    at_.assign(addresses.size(), FI_ADDR_UNSPEC);
+    std::size_t k = 0;
+    while (k < at_.size() && own_.end->lane(k).insert(addresses[k], at_[k])) ++k;
+    if (addresses.empty())
         fail(std::string("its provider, or version, is another one (") + greeting.text + ", here " + own_.of->name() +
                  "): COLLS_OFI_PROVIDER must be the same on all ranks",
             true);
     else if (greeting.c != own_.shape.packet_bytes)
         fail("its packets have another size: run one version on all ranks", true);
-    else if (!own_.end->insert(address, at_))
-        fail(std::string("libfabric's ") + own_.of->name() + ": fi_av_insert: it is no address", true);
+    else if (k < at_.size())
+        fail(own_.of->text("fi_av_insert", FI_EADDRNOTAVAIL, k), true);
     else
         state = link::known;
     key_ = static_cast<std::uint32_t>(greeting.b);
@@ -203,7 +207,7 @@ inline bool peer::post(packet_kind kind, std::uint64_t number, const message* m)
     p.peer = rank;
     p.message = kind == packet_kind::message ? number : ~std::uint64_t{0};
     const bool injects = kind != packet_kind::message && own_.end->injects(), takes_slot = h.takes_slot();
-    const int code = injects ? own_.end->inject(p, at_) : own_.end->send(p, bytes, at_);
+    const int code = injects ? own_.end->inject(p, at_[0]) : own_.end->send(p, bytes, at_[0]);
     if (injects || code != 0) own_.end->give(p);
     if (code == 0) {
         told_ = taken_;
@@ -246,18 +250,23 @@ inline bool peer::write_message(message& m, std::uint64_t number) {
     if (!m.told && slot_free()) m.told = post(packet_kind::offer, number, &m);
     return false;
 }
-// Sends or receives the parts of a long message. False: not all of them.
+// Sends or receives the parts of a long message, on the lanes in turn; a large one is cut over them. False: not all of
+// them.
 inline bool peer::move_parts(bool out, message& m, std::uint64_t number) {
     std::uint32_t& parts = out ? parts_out_ : parts_in_;
     std::uint64_t& next = out ? next_part_out_ : next_part_in_;
+    const std::uint64_t lanes = std::clamp<std::uint64_t>(m.is.bytes / own_.shape.least_stripe, 1, at_.size());
+    const std::uint64_t most = std::min(own_.part_bytes, (m.is.bytes + lanes - 1) / lanes);
     while (m.begun < m.is.bytes) {
         if (parts == own_.shape.parts) return false;
-        const auto bytes = static_cast<std::size_t>(std::min(own_.part_bytes, m.is.bytes - m.begun));
+        const auto bytes = static_cast<std::size_t>(std::min(most, m.is.bytes - m.begun));
+        const auto lane = static_cast<std::size_t>(next % at_.size());
         const char* call = "";
         const std::uint64_t tag = tag_of(out ? own_.rank : rank, next);
-        const int code = own_.end->move(out, rank, number, m.pieces, m.begun, bytes, tag, at_, call);
+        endpoint& end = own_.end->lane(lane);
+        const int code = end.move(out, rank, number, m.pieces, m.begun, bytes, tag, at_[lane], call);
         if (code != 0) {
-            if (code != -FI_EAGAIN) call_failed(call, code);
+            if (code != -FI_EAGAIN) call_failed(call, code, lane);
             return false;
         }
         m.begun += bytes;
@@ -343,12 +352,12 @@ inline void peer::mismatch(const packet_header& got) {
             static_cast<std::size_t>(got.bytes));
 }
 
-inline void peer::completed(operation& o, std::size_t bytes, int error) {
+inline void peer::completed(operation& o, std::size_t bytes, int error, std::size_t lane) {
     if (error != 0 && error != FI_ECANCELED)
         call_failed(o.kind == operation::packet_out ? "fi_send"
                     : o.kind == operation::part_out ? "fi_tsendv"
                                                     : "fi_trecvv",
-            error);
+            error, lane);
     if (o.kind == operation::part_in) {
         part& x = static_cast<part&>(o);
         --parts_in_;
@@ -356,7 +365,7 @@ inline void peer::completed(operation& o, std::size_t bytes, int error) {
         if (lands && bytes != x.bytes) violated();
         const std::uint64_t number = x.message;
         if (x.copy) own_.copied += x.bytes;
-        own_.end->finish(x, lands);
+        own_.end->lane(lane).finish(x, lands);
         if (!lands || failed()) return;
         --incoming_[static_cast<std::size_t>(number - arrived_)].under_way;
         finish_long();
@@ -367,7 +376,7 @@ inline void peer::completed(operation& o, std::size_t bytes, int error) {
         part& x = static_cast<part&>(o);
         --parts_out_;
         if (x.copy) own_.copied += x.bytes;
-        own_.end->finish(x, false);
+        own_.end->lane(lane).finish(x, false);
     } else {
         own_.end->give(static_cast<packet&>(o));
     }

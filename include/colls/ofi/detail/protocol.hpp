@@ -15,6 +15,7 @@
 
 #include <cstring>
 #include <string>
+#include <vector>
 
 namespace colls::inline v1::detail {
 
@@ -24,6 +25,7 @@ struct ofi_shape {
     std::uint32_t packet_bytes = 32 << 10;  ///< of data in each
     std::uint32_t parts = 8;                ///< of long messages that are under way, each way between two ranks
     std::uint64_t part_bytes = 4ull << 20;  ///< of each; less where the provider carries less
+    std::uint64_t least_stripe = 64 << 10;  ///< of a message, for a lane of its own
     double failure_grace = 0.25;            ///< seconds in which control messages may still tell a failure's cause
 };
 
@@ -58,28 +60,29 @@ constexpr std::uint64_t tag_of(int from, std::uint64_t part) {
 
 /// What two ranks tell each other by control messages of kind `wiring`: `a`.
 enum class wiring : std::uint64_t {
-    greeting,  ///< `b`: the key; `c`: bytes of a packet; the text: provider and address
+    greeting,  ///< `b`: the key; `c`: bytes of a packet; the text: provider and addresses, one a lane
     closing    ///< the sender has sent `b` messages, the last it will, and `c` of the receiver's have arrived there
 };
 
-/// "net 0a00...": the provider's name, and the address in hexadecimal digits.
-inline std::string greeting_text(const char* provider, const std::string& address) {
-    std::string text = std::string(provider) + " ";
+/// " 0a00...": what follows the provider's name in a greeting, for each lane: the address in hexadecimal digits.
+inline std::string greeting_text(const std::string& address) {
+    std::string text = " ";
     for (const char c : address) {
         text += "0123456789abcdef"[static_cast<unsigned char>(c) >> 4];
         text += "0123456789abcdef"[static_cast<unsigned char>(c) & 15];
     }
     return text;
 }
-/// The address of a peer with the same provider; empty: it has another one.
-inline std::string address_in(const char* greeting, const char* provider) {
+/// The addresses of a peer with the same provider; none: it has another one.
+inline std::vector<std::string> addresses_in(const char* greeting, const char* provider) {
     const std::size_t n = std::strlen(provider);
-    std::string address;
-    if (std::strncmp(greeting, provider, n) != 0 || greeting[n] != ' ') return address;
+    std::vector<std::string> all;
+    if (std::strncmp(greeting, provider, n) != 0) return all;
     const auto digit = [](char c) { return c >= 'a' ? c - 'a' + 10 : c - '0'; };
-    for (const char* at = greeting + n + 1; at[0] && at[1]; at += 2)
-        address += static_cast<char>(digit(at[0]) << 4 | digit(at[1]));
-    return address;
+    for (const char* at = greeting + n; *at == ' ';)
+        for (all.emplace_back(), ++at; at[0] > ' ' && at[1] > ' '; at += 2)
+            all.back() += static_cast<char>(digit(at[0]) << 4 | digit(at[1]));
+    return all;
 }
 
 }  // namespace ofi

@@ -1,4 +1,4 @@
-// The provider of libfabric, and its domain, that this process uses.
+// The provider of libfabric, and its domains, that this process uses: a lane has one.
 // IWYU pragma: private, include <colls/transports/ofi.hpp>
 //
 // domain_choice.hpp chooses it.
@@ -36,6 +36,7 @@ struct sleepable {
         static thread_local const char here = 0;
         return &here;
     }
+    fid_fabric* fabric = nullptr;
     fid* queue = nullptr;
     int descriptor = -1;
     std::atomic<const void*> thread{nullptr};
@@ -79,8 +80,8 @@ public:
         const int code = fi_getinfo(FI_VERSION(1, 11), nullptr, nullptr, 0, hints.get(), &all);
         const std::unique_ptr<fi_info, void (*)(fi_info*)> found(all, fi_freeinfo);
         if (code != 0 && code != -FI_ENODATA) refuse("fi_getinfo", code);
-        const fi_info* const best = choice.of(all);
-        if (!best) {
+        const std::vector<const fi_info*> best = choice.of(all);
+        if (best.empty()) {
             std::string seen;
             for (const fi_info* i = all; i; i = i->next) {
                 const std::string is = std::string(i->fabric_attr->prov_name) + " on " + i->domain_attr->name;
@@ -94,36 +95,34 @@ public:
             text << "; it has " << (seen.empty() ? "none at all, see fi_info -l" : seen.c_str());
             throw error(errc::unsupported, text.text());
         }
-        info_ = fi_dupinfo(best);
-        if (!info_) throw std::bad_alloc();
-        if (arrives_unacknowledged(name())) info_->tx_attr->op_flags = 0;
-        try {
-            if (const int c = fi_fabric(info_->fabric_attr, &fabric_, nullptr)) refuse("fi_fabric", c);
-            if (const int c = fi_domain(fabric_, info_, &domain_, nullptr)) refuse("fi_domain", c);
-        } catch (...) {
-            close();
-            throw;
-        }
+        open(best);
     }
+    /// On these domains, one a lane.
+    explicit provider(const std::vector<const fi_info*>& lanes) { open(lanes); }
     provider(const provider&) = delete;
     provider& operator=(const provider&) = delete;
     ~provider() { close(); }
 
-    fi_info& info() const { return *info_; }
-    fid_domain* domain() const { return domain_; }
-    /// Whether it has that one's name and domain.
+    std::size_t lanes() const { return lanes_.size(); }
+    fi_info& info(std::size_t lane = 0) const { return *lanes_[lane].info; }
+    fid_fabric* fabric(std::size_t lane) const { return lanes_[lane].fabric; }
+    fid_domain* domain(std::size_t lane = 0) const { return lanes_[lane].domain; }
+    /// Whether it has that one's name and domains.
     bool is_as(const provider& other) const {
         return std::strcmp(name(), other.name()) == 0 &&
-               std::strcmp(info_->domain_attr->name, other.info_->domain_attr->name) == 0;
+               std::equal(lanes_.begin(), lanes_.end(), other.lanes_.begin(), other.lanes_.end(),
+                   [](const opened& a, const opened& b) {
+                       return std::strcmp(a.info->domain_attr->name, b.info->domain_attr->name) == 0;
+                   });
     }
-    const char* name() const { return info_ ? info_->fabric_attr->prov_name : "no provider"; }
+    const char* name() const { return lanes_.empty() ? "no provider" : info().fabric_attr->prov_name; }
     /// Whether all memory of operations must be registered; whether with the endpoint, too.
-    bool registers() const { return (info_->domain_attr->mr_mode & FI_MR_LOCAL) != 0; }
-    bool registers_with_endpoint() const { return (info_->domain_attr->mr_mode & FI_MR_ENDPOINT) != 0; }
+    bool registers() const { return (info().domain_attr->mr_mode & FI_MR_LOCAL) != 0; }
+    bool registers_with_endpoint() const { return (info().domain_attr->mr_mode & FI_MR_ENDPOINT) != 0; }
     /// Another one at each call; any thread.
     std::uint64_t next_key() { return keys_.fetch_add(1, std::memory_order_relaxed); }
     /// Whether it moves messages while no call of it is made.
-    bool progresses() const { return info_->domain_attr->data_progress == FI_PROGRESS_AUTO; }
+    bool progresses() const { return info().domain_attr->data_progress == FI_PROGRESS_AUTO; }
     void add(sleepable& q) {
         const std::lock_guard lock(mutex_);
         sleepables_.push_back(&q);
@@ -144,7 +143,7 @@ public:
             for (std::size_t i = sleepables_.size(); i-- > 0 && n < 32;) {  // the latest, if there are more
                 sleepable& q = *sleepables_[i];
                 if (q.thread.load(std::memory_order_relaxed) != sleepable::this_thread()) continue;
-                if (fi_trywait(fabric_, &q.queue, 1) != 0) return rest::none;
+                if (fi_trywait(q.fabric, &q.queue, 1) != 0) return rest::none;
                 all[n++] = {q.descriptor, POLLIN, 0};
             }
         }
@@ -154,28 +153,49 @@ public:
         return rest::slept;
     }
     /// Pieces of memory of one operation.
-    std::size_t most_pieces() const { return std::min(info_->tx_attr->iov_limit, info_->rx_attr->iov_limit); }
-    /// "libfabric's tcp;ofi_rxm: fi_endpoint: Cannot allocate memory".
-    std::string text(const char* call, int code) const {
-        return std::string("libfabric's ") + name() + ": " + call + ": " + fi_strerror(code < 0 ? -code : code);
+    std::size_t most_pieces() const { return std::min(info().tx_attr->iov_limit, info().rx_attr->iov_limit); }
+    /// "libfabric's tcp;ofi_rxm on eth0: fi_endpoint: Cannot allocate memory".
+    std::string text(const char* call, int code, std::size_t lane) const {
+        const std::string where = lane < lanes() ? std::string(" on ") + info(lane).domain_attr->name : "";
+        return std::string("libfabric's ") + name() + where + ": " + call + ": " + fi_strerror(code < 0 ? -code : code);
     }
-    [[noreturn, gnu::cold]] void refuse(const char* call, int code) const {
+    [[noreturn, gnu::cold]] void refuse(const char* call, int code, std::size_t lane = 0) const {
         error_text text;
-        text << "colls: " << this->text(call, code);
+        text << "colls: " << this->text(call, code, lane);
         if (code == -FI_ENOMEM) text << "; this process may hold too little memory in place (raise `ulimit -l`)";
         throw error(errc::unsupported, text.text());
     }
 
 private:
+    void open(const std::vector<const fi_info*>& lanes) try {
+        for (const fi_info* const i : lanes) {
+            opened& l = lanes_.emplace_back();
+            l.info = fi_dupinfo(i);
+            if (!l.info) throw std::bad_alloc();
+            if (arrives_unacknowledged(name())) l.info->tx_attr->op_flags = 0;
+            if (const int c = fi_fabric(l.info->fabric_attr, &l.fabric, nullptr))
+                refuse("fi_fabric", c, lanes_.size() - 1);
+            if (const int c = fi_domain(l.fabric, l.info, &l.domain, nullptr))
+                refuse("fi_domain", c, lanes_.size() - 1);
+        }
+    } catch (...) {
+        close();
+        throw;
+    }
     void close() noexcept {
-        if (domain_) fi_close(&domain_->fid);
-        if (fabric_) fi_close(&fabric_->fid);
-        fi_freeinfo(info_);
+        for (const opened& l : lanes_) {
+            if (l.domain) fi_close(&l.domain->fid);
+            if (l.fabric) fi_close(&l.fabric->fid);
+            fi_freeinfo(l.info);
+        }
     }
 
-    fi_info* info_ = nullptr;
-    fid_fabric* fabric_ = nullptr;
-    fid_domain* domain_ = nullptr;
+    struct opened {
+        fi_info* info = nullptr;
+        fid_fabric* fabric = nullptr;
+        fid_domain* domain = nullptr;
+    };
+    std::vector<opened> lanes_;
     std::atomic<std::uint64_t> keys_{0};
     std::mutex mutex_;
     std::vector<sleepable*> sleepables_;

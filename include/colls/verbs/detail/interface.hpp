@@ -5,7 +5,7 @@
 // it by libibverbs, tests/support/verbs_dry_run.hpp within one process, for tests.
 #pragma once
 
-#include <colls/config.hpp>
+#include <colls/cards/detail/nearest_card.hpp>
 
 #include <array>
 #include <cstddef>
@@ -13,9 +13,6 @@
 #include <memory>
 
 namespace colls::inline v1::detail::rdma {
-
-/// How many devices a rank uses at once, as the lanes of a message: the text of a control message names no more.
-inline constexpr std::uint32_t most_lanes = 4;
 
 /// A range of memory that is registered with the device, with its keys.
 struct region {
