@@ -176,8 +176,7 @@ inline std::unique_ptr<rank_context> split_off(rank_context& self, int color, in
         if (x.access.base == self.access.base) x.access.reach = x.backend->by_memory()->reach();
     });
 }
-/// Waits until the other ranks of the new group have come so far in the shrink, and calls f(rank) then. A rank that
-/// does not come that far has died, or it breaks that group, and those of its ranks.
+/// Waits for the new group's other ranks to come so far, then calls f(rank). One that does not has died, or breaks it.
 template <class F>
 [[gnu::cold]] void meet_in_shrink(
     rank_context& self, rank_context& left, const list<int>& members, shrink_stage stage, F f) {
@@ -192,17 +191,18 @@ template <class F>
             call_hooks(self);
             sched_yield();
         }
-        if (self.backend->dead(r) || (has_come() && f(i))) continue;
-        const error_text why = error_text() << "colls: rank " << self.rank << " in shrink: rank " << r
-                                            << (has_come() ? "'s memory cannot be mapped"
-                                                           : " has not come to its end within the deadline");
+        const bool came = has_come();
+        if (self.backend->dead(r) || (came && f(i))) continue;
+        const error_text why =
+            error_text() << "colls: rank " << self.rank << " in shrink: rank " << r
+                         << (came ? "'s memory cannot be mapped" : " has not come to its end within the deadline");
         const auto break_it = [&](rank_context& x) {
-            poison(x.memory, has_come() ? errc::unsupported : errc::timeout, x.rank, none, none, why.text());
+            poison(x.memory, came ? errc::unsupported : errc::timeout, x.rank, none, none, why.text());
         };
-        const extend::memory_group& kept = *left.backend->by_memory();
         break_it(left);
         self.for_others([&](rank_context& x) {
-            if (x.access.base == self.access.base && x.backend->by_memory()->is_within(kept)) break_it(x);
+            if (x.access.base != self.access.base) return;
+            if (x.backend->by_memory()->is_within(*left.backend->by_memory())) break_it(x);
         });
         return;
     }
