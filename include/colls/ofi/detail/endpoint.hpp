@@ -73,9 +73,9 @@ public:
         if (const int code = fi_getname(&endpoint_->fid, name, &bytes)) of_->refuse("fi_getname", code, lane_);
         return {name, bytes};
     }
-    /// False: it is not an address of the provider's.
+    /// False: it is not an address of the provider's, which reads as many bytes as its own addresses have.
     bool insert(const std::string& address, fi_addr_t& at) {
-        return fi_av_insert(addresses_, address.data(), 1, &at, 0, nullptr) == 1;
+        return address.size() == this->address().size() && fi_av_insert(addresses_, address.data(), 1, &at, 0, nullptr) == 1;
     }
 
     // ---- packets
