@@ -73,9 +73,11 @@ public:
         if (const int code = fi_getname(&endpoint_->fid, name, &bytes)) of_->refuse("fi_getname", code, lane_);
         return {name, bytes};
     }
-    /// False: it is not an address of the provider's, which reads as many bytes as its own addresses have.
+    /// False: it is not one of the provider's, which reads as many bytes as its own has, or, of a text, to its end.
     bool insert(const std::string& address, fi_addr_t& at) {
-        return address.size() == this->address().size() && fi_av_insert(addresses_, address.data(), 1, &at, 0, nullptr) == 1;
+        const fi_info& own = of_->info(lane_);
+        if (own.addr_format != FI_ADDR_STR && address.size() < own.src_addrlen) return false;
+        return fi_av_insert(addresses_, address.data(), 1, &at, 0, nullptr) == 1;
     }
 
     // ---- packets
