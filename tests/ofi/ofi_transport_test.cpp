@@ -487,6 +487,16 @@ TEST_CASE("ofi: a long message is copied only where it has more pieces than the 
         }) == "");
 }
 
+TEST_CASE("ofi: of an address that ends before the provider's own does, no byte is read", "[ofi_transport]") {
+    ofi::endpoint e(provider_of("tcp", "lo"), 4096);
+    fi_addr_t at = FI_ADDR_UNSPEC;
+    std::string address = e.address();
+    CHECK(e.insert(address, at));
+    address.pop_back();
+    CHECK_FALSE(e.insert(address, at));
+    CHECK_FALSE(e.insert("", at));
+}
+
 TEST_CASE("ofi: large messages are cut over the lanes, of which two ranks use as many as the one that has fewer",
     "[ofi_transport]") {
     const std::size_t sizes[] = {100'000, 300'000, 9'000'000, 1'000'000, 70'000};

@@ -47,6 +47,7 @@ public:
                 const auto& symbol = symbols_[entries[i].r_info >> symbol_shift];
                 const char* const name = names_ + symbol.st_name;
                 if (symbol.st_shndx != SHN_UNDEF || std::strncmp(name, "PMPI_", 5) != 0) continue;
+                if (keeps_arrays_in_request(name)) continue;
                 if (void* const function = own(name + 1)) write(base_ + entries[i].r_offset, function);
             }
         }
@@ -60,6 +61,16 @@ private:
         std::size_t bytes = 0;
     };
 
+    /// Fortran of Open MPI from 5.0 on notes in the request of such a call, which is to be MPI's own, what it frees.
+    static bool keeps_arrays_in_request(const char* name) {
+#if defined(OPEN_MPI) && OMPI_MAJOR_VERSION >= 5
+        for (const char* const known :
+            {"Ialltoallw", "Ineighbor_alltoallw", "Alltoallw_init", "Neighbor_alltoallw_init"})
+            if (std::strcmp(name + 5, known) == 0) return true;
+#endif
+        static_cast<void>(name);
+        return false;
+    }
     void read(const object& library) {
         bool with_addends = true;
         library.for_each_entry([&](const ElfW(Dyn) & entry) {

@@ -249,7 +249,9 @@ neighbourhood neighbourhood_of(MPI_Comm comm) {
 }
 
 bool has_several_of_this_world(MPI_Comm comm) {
-    int between = 0, size = 0;
+    int there_is_a_world = 0, between = 0, size = 0;
+    PMPI_Initialized(&there_is_a_world);  // with sessions alone there is none
+    if (there_is_a_world == 0) return false;
     PMPI_Comm_test_inter(comm, &between);
     PMPI_Comm_size(comm, &size);
     if (between == 0 && size == 1) return false;

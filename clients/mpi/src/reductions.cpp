@@ -130,10 +130,15 @@ public:
 class exclusive_scan_call : public reduce_everywhere {
 public:
     exclusive_scan_call(group& g, const void* sent, void* received, MPI_Count count, MPI_Datatype type, MPI_Op op)
-        : reduce_everywhere(g, sent, received, count, type, op), has_result_(g.rank > 0) {}
+        : reduce_everywhere(g, sent, received, count, type, op), has_result_(g.rank > 0) {
+        if (!has_result_ && received == nullptr && says_ == verdict::colls)
+            unused_.resize(out().count * fold_.element_bytes());
+    }
     template <class Mode>
     auto make(colls::communicator& comm) {
-        return Mode::exclusive_scan(comm, in(), out(), by());
+        dynamic::buffer to = out();
+        if (!unused_.empty()) to.data = unused_.data();
+        return Mode::exclusive_scan(comm, in(), to, by());
     }
     void finish() {
         if (has_result_)
@@ -144,6 +149,7 @@ public:
 
 private:
     const bool has_result_;
+    std::vector<std::byte> unused_;  // the result of rank 0, which may have no buffer for it
 };
 
 class reduce_scatter_call : public reduction {

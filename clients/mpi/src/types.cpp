@@ -41,6 +41,13 @@ kept_type::kept_type(MPI_Datatype type) {
 
 namespace {
 
+/// Made by MPI_Type_create_f90_real or its like: such a type is not freed.
+bool is_of_fortran(MPI_Datatype type) {
+    const int made_by = envelope(type).combiner;
+    return made_by == MPI_COMBINER_F90_REAL || made_by == MPI_COMBINER_F90_COMPLEX ||
+           made_by == MPI_COMBINER_F90_INTEGER;
+}
+
 /// What a derived datatype was made from.
 class contents {
 public:
@@ -68,7 +75,7 @@ public:
     contents& operator=(const contents&) = delete;
     ~contents() {
         for (MPI_Datatype& type : types)
-            if (!is_predefined(type)) PMPI_Type_free(&type);
+            if (!is_predefined(type) && !is_of_fortran(type)) PMPI_Type_free(&type);
     }
 
     int combiner = MPI_COMBINER_NAMED;
