@@ -1013,6 +1013,29 @@ TEST_CASE("kernel executors: a receiver fails if one of its senders gives up whi
     late_reader::may_read = nullptr;
 }
 
+TEST_CASE("kernel executors: a message shorter, or longer, than its receiver expects is a mismatch", "[cuda]") {
+    constexpr std::uint64_t most = 4096;
+    for (const std::uint64_t sent : {most / 2, most}) {
+        host_ranks group(2, 1, 2, eager_bytes, scratch_bytes);
+        std::vector<kernel::quad> from(most / sizeof(kernel::quad)), to(from);
+        CHECK_FALSE(group.run<patient_group>([&](patient_group& g, const kernel::rank_handle& t, int channel) {
+            std::vector<kernel::message> sends, receives;
+            if (t.rank == 0)
+                sends.push_back({reinterpret_cast<std::byte*>(from.data()), sent, 1});
+            else
+                receives.push_back({reinterpret_cast<std::byte*>(to.data()), most + most / 2 - sent, 0});
+            kernel::load_call(g, t, {});
+            const kernel::message_order order(t.rank, 2, 1, sends, receives, [](int) { return false; });
+            bool well = true;
+            order.for_each_launch(
+                [&](const kernel::message_list& list, int) { well = kernel::run_messages(g, channel, list); });
+            return well;
+        }));
+        CHECK(group.report(1).what == static_cast<std::uint64_t>(kernel::failure::mismatch));
+        CHECK(group.report(1).peer == 0);
+    }
+}
+
 // Flags repeat after 2^32 eager calls: words that were written 2^32 calls ago must not pass for new ones.
 TEST_CASE("kernel executors: eager flags start again after 2^32 calls", "[cuda]") {
     for (const int n : {2, 3}) {

@@ -593,6 +593,13 @@ TEST_CASE("rendezvous: a rank that cannot reach rank 0 says where it has tried, 
     REQUIRE(mute.is(errc::timeout));
     CHECK(lacks(mute.text(), {"no answer"}) == "");
 
+    launch nobody = rank_of(1, 2, port);
+    nobody.host = "255.255.255.255";  // the system refuses to connect to it
+    const descriptor none = start_connect(resolve(nobody.host, port).front());
+    const std::string why = std::strerror(errno);
+    REQUIRE_FALSE(none);
+    CHECK(lacks(meet_as(nobody, 0.3).text(), {"255.255.255.255", why}) == "");
+
     for (const int rank : {0, 1}) {
         launch nowhere = rank_of(rank, 2, port);
         nowhere.host = "no.such host";
