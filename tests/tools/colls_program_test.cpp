@@ -447,6 +447,9 @@ TEST_CASE("colls compare: the best schedule is that of the least predicted time,
     CHECK(table.says("from 5.87"));
     CHECK(table.says("on direct, not one_shot"));
     CHECK(count_of(folder.read("c.svg"), "<circle") == count_of(table.text, "\nfrom "));
+    const program_result none = folder.run("compare all_to_all -n 1000000000");
+    CHECK(none.status == 2);
+    CHECK(none.says("no schedule can be counted on 1000000000 ranks: too many steps"));
 }
 
 TEST_CASE("colls compare: at most eight lines, each with its name; the fastest in a band; the others named", "[tool]") {
