@@ -97,33 +97,56 @@ struct call_object {
 };
 PyTypeObject *comm_type, *op_type, *memory_type, *request_type, *plan_type;
 
-/// A call of a communicator under way, without the interpreter's lock.
-class without_lock {
+/// In the library, without the interpreter's lock: an operator of another thread's call needs that while this thread
+/// waits for the call.
+class in_library {
 public:
-    explicit without_lock(comm_object* comm) : comm_(comm) {
-        ++comm_->calls;
-        main_ = interrupts::enter(comm_->handle);
+    explicit in_library(comm_object* comm = nullptr) : comm_(comm) {
+        count(1);
         state_ = PyEval_SaveThread();
     }
+    in_library(const in_library&) = delete;
+    in_library& operator=(const in_library&) = delete;
+    ~in_library() {
+        PyEval_RestoreThread(state_);
+        count(-1);
+    }
+
+private:
+    void count(int n) const {
+        if (comm_ != nullptr) comm_->calls += n;
+    }
+    comm_object* const comm_;
+    PyThreadState* state_;
+};
+template <class F>
+auto without_interpreter(F f) {
+    const in_library free;
+    return f();
+}
+/// A call of a communicator under way, which an interrupt ends.
+class without_lock {
+public:
+    explicit without_lock(comm_object* comm) : main_(interrupts::enter(comm->handle)), inside_(comm) {}
     without_lock(const without_lock&) = delete;
     without_lock& operator=(const without_lock&) = delete;
     ~without_lock() {
         if (main_) interrupts::leave();
-        PyEval_RestoreThread(state_);
-        --comm_->calls;
     }
 
 private:
-    comm_object* const comm_;
-    bool main_;
-    PyThreadState* state_;
+    const bool main_;
+    const in_library inside_;
 };
 
 // Arguments
 
 /// Refuses a collective: ranks that wait for this one get to know why.
 PyObject* refuse(comm_object* comm, const char* call, const char* why) {
-    colls_refuse(comm->handle, call, why);
+    {
+        const without_lock free(comm);
+        colls_refuse(comm->handle, call, why);
+    }
     return raise_latest();
 }
 /// The same with the exception that is set. A message is refused on this rank alone.
@@ -526,9 +549,8 @@ PyObject* new_comm(colls_comm handle) {
 }
 void free_comm(comm_object* comm) {
     interrupts::forget(comm->handle);
-    PyThreadState* const state = PyEval_SaveThread();  // a rank that leaves may wait for others
+    const in_library free;  // a rank that leaves may wait for others
     colls_comm_free(&comm->handle);
-    PyEval_RestoreThread(state);
 }
 void comm_dealloc(PyObject* self) {
     free_comm(reinterpret_cast<comm_object*>(self));
@@ -768,11 +790,10 @@ int over_within(call_object* r, double limit) {
         const double now = std::fmin(slice, limit - waited);
         int is_over = 0;
         colls_status s;
-        ++r->comm->calls;
-        PyThreadState* const state = PyEval_SaveThread();
-        s = now > 0 ? colls_wait_for(&r->request, now, &is_over) : colls_test(&r->request, &is_over);
-        PyEval_RestoreThread(state);
-        --r->comm->calls;
+        {
+            const in_library free(r->comm);
+            s = now > 0 ? colls_wait_for(&r->request, now, &is_over) : colls_test(&r->request, &is_over);
+        }
         if (s != COLLS_OK || is_over) return ended_well(r, s) ? 1 : -1;
         if (PyErr_CheckSignals() != 0) return -1;
         if (!(now > 0)) return 0;
@@ -846,7 +867,10 @@ void call_dealloc(PyObject* self) {
             PyErr_WriteUnraisable(nullptr);
         PyErr_Restore(type, value, trace);
     }
-    colls_plan_free(&c->plan);
+    if (c->plan != nullptr) {
+        const in_library free;
+        colls_plan_free(&c->plan);
+    }
     Py_DECREF(c->comm);
     Py_XDECREF(c->in);
     Py_XDECREF(c->out);
@@ -947,9 +971,7 @@ PyObject* bootstrap_store(PyObject*, PyObject* arguments) {
     if (!PyArg_ParseTuple(arguments, "iiOOs", &rank, &c.size, &c.first, &c.second, &name)) return nullptr;
     const colls_store store = {sizeof store, &c, set_of_caller, get_of_caller};
     colls_comm comm = nullptr;
-    PyThreadState* const state = PyEval_SaveThread();
-    const colls_status s = colls_bootstrap(rank, c.size, &store, name, &comm);
-    PyEval_RestoreThread(state);
+    const colls_status s = without_interpreter([&] { return colls_bootstrap(rank, c.size, &store, name, &comm); });
     return formed(s, comm, c.raised);
 }
 /// (rank, size, all_gather)
@@ -958,25 +980,20 @@ PyObject* bootstrap_exchange(PyObject*, PyObject* arguments) {
     int rank = 0;
     if (!PyArg_ParseTuple(arguments, "iiO", &rank, &c.size, &c.first)) return nullptr;
     colls_comm comm = nullptr;
-    PyThreadState* const state = PyEval_SaveThread();
-    const colls_status s = colls_bootstrap_exchange(rank, c.size, all_gather_of_caller, &c, &comm);
-    PyEval_RestoreThread(state);
+    const colls_status s =
+        without_interpreter([&] { return colls_bootstrap_exchange(rank, c.size, all_gather_of_caller, &c, &comm); });
     return formed(s, comm, c.raised);
 }
 /// What no function of Python takes part in: in a thread, so that the main one can handle an interrupt meanwhile.
 PyObject* form_in_thread(interrupts::form_group f) {
     if (!interrupts::is_main()) {
         colls_comm comm = nullptr;
-        PyThreadState* const state = PyEval_SaveThread();
-        const colls_status s = f(&comm);
-        PyEval_RestoreThread(state);
+        const colls_status s = without_interpreter([&] { return f(&comm); });
         return formed(s, comm);
     }
     interrupts::forming forming(std::move(f));
     for (bool is_over = false; !is_over;) {
-        PyThreadState* const state = PyEval_SaveThread();
-        is_over = forming.wait(0.05);
-        PyEval_RestoreThread(state);
+        is_over = without_interpreter([&] { return forming.wait(0.05); });
         if (PyErr_CheckSignals() != 0) return nullptr;
     }
     const interrupts::outcome o = forming.take();

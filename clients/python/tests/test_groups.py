@@ -255,6 +255,46 @@ def test_threads_with_a_group_each():
     on_ranks(check_threads, 2)
 
 
+def check_operator_of_another_thread(comm, what):
+    """An operator needs the interpreter's lock within a call, for which another thread's call of the library may wait."""
+    import faulthandler
+    import threading
+
+    faulthandler.dump_traceback_later(60, exit=True)
+    a, b = comm.split(0), comm.split(0)
+    failures = []
+
+    def add(lower, upper):
+        time.sleep(0.001)
+        return lower + upper
+
+    def reduce():
+        try:
+            for _ in range(300):
+                same(a.all_reduce(numpy.ones(4), op=colls.operator(add, "f8")), numpy.full(4, 2.0))
+        except BaseException as e:
+            failures.append(e)
+
+    def refuse():
+        with pytest.raises(colls.Error):
+            b.all_reduce(numpy.ones(4), numpy.ones(5))
+
+    make = {"plan": lambda: b.prepare.all_reduce(numpy.ones(4)), "refusal": refuse}[what]
+    thread = threading.Thread(target=reduce)
+    thread.start()
+    for _ in range(3000 if what == "plan" else 200):
+        make()
+    thread.join()
+    assert not failures, failures
+    check_sum(b)
+    faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.mark.parametrize("what", ["plan", "refusal"])
+def test_an_operator_while_another_thread_drops_or_refuses(what):
+    on_ranks(check_operator_of_another_thread, 2, what)
+
+
 def test_the_example_with_joblib():
     pytest.importorskip("joblib", reason="joblib is not installed")
     example = os.path.join(HERE, "..", "examples", "joblib_workers.py")
