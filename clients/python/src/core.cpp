@@ -97,6 +97,8 @@ struct call_object {
 };
 PyTypeObject *comm_type, *op_type, *memory_type, *request_type, *plan_type;
 
+int threads_in_library = 0;  // that may run an operator, or wait for another thread's call
+
 /// In the library, without the interpreter's lock: an operator of another thread's call needs that while this thread
 /// waits for the call.
 class in_library {
@@ -114,6 +116,7 @@ public:
 
 private:
     void count(int n) const {
+        threads_in_library += n;
         if (comm_ != nullptr) comm_->calls += n;
     }
     comm_object* const comm_;
@@ -363,14 +366,38 @@ PyObject* raised_by_operator(comm_object* comm, PyObject* op) {
 // Requests that a program has dropped before they are over: their arrays live until they are.
 PyObject* dropped = nullptr;  // a list of requests
 
-void look_after_dropped() {
-    if (dropped == nullptr) return;
-    for (Py_ssize_t i = PyList_Size(dropped); i-- > 0;) {
-        auto* const r = reinterpret_cast<call_object*>(PyList_GetItem(dropped, i));
-        int over = 0;
-        if (colls_test(&r->request, &over) != COLLS_OK) r->request = nullptr;
-        if (r->request == nullptr) PyList_SetSlice(dropped, i, i + 1, nullptr);
+/// Takes a reference to a request.
+void keep_until_over(PyObject* request) {
+    if (dropped == nullptr) dropped = PyList_New(0);
+    if (dropped == nullptr || PyList_Append(dropped, request) != 0)
+        PyErr_Clear();  // it is kept for ever
+    else
+        Py_DECREF(request);
+}
+/// Is a dropped request over, as far as it may be tested now? `user` is the group that this thread may use, or null.
+bool is_known_over(call_object* r, const comm_object* user) {
+    int over = 0;
+    if (threads_in_library == 0) {
+        // Nothing to wait for. With the interpreter's lock, so that no other thread begins a call with the group
+        // meanwhile.
+        ++threads_in_library;
+        if (colls_test(&r->request, &over) != COLLS_OK)
+            r->request = nullptr;  // failed, or of the parent of this process
+        --threads_in_library;
+    } else if (r->comm == user && user->calls == 0) {
+        const in_library free(r->comm);
+        colls_test(&r->request, &over);  // refused where an operator asks for it
     }
+    return r->request == nullptr;
+}
+void look_after_dropped(const comm_object* user) {
+    PyObject* const all = std::exchange(dropped, nullptr);
+    if (all == nullptr) return;
+    for (Py_ssize_t i = 0; i < PyList_Size(all); ++i) {
+        PyObject* const r = PyList_GetItem(all, i);
+        if (!is_known_over(reinterpret_cast<call_object*>(r), user)) keep_until_over(Py_NewRef(r));
+    }
+    Py_DECREF(all);
 }
 
 PyObject* new_call(PyTypeObject* type, comm_object* comm, PyObject* in, PyObject* out, PyObject* op, PyObject* result) {
@@ -455,7 +482,7 @@ PyObject* comm_call(PyObject* self, PyObject* const* a, Py_ssize_t n) {
         Py_XDECREF(schedule);
         return wrong();
     }
-    if (how == form::start) look_after_dropped();
+    if (how == form::start) look_after_dropped(comm);
 
     call_forms c{how};
     const colls_options* const o = &options;
@@ -833,7 +860,7 @@ PyObject* plan_run(PyObject* self, PyObject*) {
 PyObject* plan_call(PyObject* self, PyObject*, PyObject*) { return plan_run(self, nullptr); }
 PyObject* plan_start(PyObject* self, PyObject*) {
     auto* const p = reinterpret_cast<call_object*>(self);
-    look_after_dropped();
+    look_after_dropped(p->comm);
     colls_request request = nullptr;
     colls_status s;
     {
@@ -848,19 +875,13 @@ PyObject* plan_start(PyObject* self, PyObject*) {
 }
 void call_dealloc(PyObject* self) {
     auto* const c = reinterpret_cast<call_object*>(self);
-    int is_over = 1;
-    if (c->request != nullptr && (colls_test(&c->request, &is_over) != COLLS_OK || is_over)) c->request = nullptr;
-    if (c->request != nullptr) {  // its arrays are still in use
+    if (c->request != nullptr && !is_known_over(c, nullptr)) {  // its arrays may be in use
         PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
         PyErr_Fetch(&type, &value, &trace);
         PyObject* const kept = new_call(request_type, c->comm, c->in, c->out, c->op, c->result);
         if (kept != nullptr) {
             reinterpret_cast<call_object*>(kept)->request = std::exchange(c->request, nullptr);
-            if (dropped == nullptr) dropped = PyList_New(0);
-            if (dropped == nullptr || PyList_Append(dropped, kept) != 0)
-                PyErr_Clear();
-            else
-                Py_DECREF(kept);  // else it is kept for ever
+            keep_until_over(kept);
         }
         if (PyErr_WarnEx(PyExc_ResourceWarning,
                 "a request of colls was dropped before it was over: keep it, and call its wait()", 1) != 0)
@@ -1034,6 +1055,7 @@ PyObject* set_main(PyObject*, PyObject* thread) {
     const unsigned long t = PyLong_AsUnsignedLong(thread);
     if (PyErr_Occurred()) return nullptr;
     interrupts::set_main(t);
+    threads_in_library = 0;  // a child has none of the others
     Py_RETURN_NONE;
 }
 /// The code of k bytes of any meaning.

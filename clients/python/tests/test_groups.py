@@ -259,8 +259,10 @@ def check_operator_of_another_thread(comm, what):
     """An operator needs the interpreter's lock within a call, for which another thread's call of the library may wait."""
     import faulthandler
     import threading
+    import warnings
 
     faulthandler.dump_traceback_later(60, exit=True)
+    warnings.simplefilter("ignore", ResourceWarning)
     a, b = comm.split(0), comm.split(0)
     failures = []
 
@@ -279,7 +281,7 @@ def check_operator_of_another_thread(comm, what):
         with pytest.raises(colls.Error):
             b.all_reduce(numpy.ones(4), numpy.ones(5))
 
-    make = {"plan": lambda: b.prepare.all_reduce(numpy.ones(4)), "refusal": refuse}[what]
+    make = {"plan": lambda: b.prepare.all_reduce(numpy.ones(4)), "request": b.start.barrier, "refusal": refuse}[what]
     thread = threading.Thread(target=reduce)
     thread.start()
     for _ in range(3000 if what == "plan" else 200):
@@ -290,9 +292,45 @@ def check_operator_of_another_thread(comm, what):
     faulthandler.cancel_dump_traceback_later()
 
 
-@pytest.mark.parametrize("what", ["plan", "refusal"])
+@pytest.mark.parametrize("what", ["plan", "request", "refusal"])
 def test_an_operator_while_another_thread_drops_or_refuses(what):
     on_ranks(check_operator_of_another_thread, 2, what)
+
+
+def check_dropped_by_another_thread(comm):
+    """A request of a group that a thread waits in is none that another thread's start may test."""
+    import threading
+    import warnings
+
+    warnings.simplefilter("ignore", ResourceWarning)
+    a, b = comm.split(0), comm.split(0)
+    outcome = []
+
+    def wait():
+        a.start.recv(numpy.zeros(1), 1)
+        try:
+            outcome.append(a.recv(numpy.zeros(1), 1))
+        except colls.Error as e:
+            outcome.append(e)
+
+    if comm.rank == 0:
+        thread = threading.Thread(target=wait)
+        thread.start()
+        for _ in range(200):
+            b.start.barrier().wait()
+            time.sleep(0.001)  # for the thread to be in its call
+        thread.join()
+        same(outcome[0], [2.0])
+    else:
+        for _ in range(200):
+            b.start.barrier().wait()
+        a.send(numpy.ones(1), 0)
+        a.send(numpy.full(1, 2.0), 0)
+    comm.barrier()
+
+
+def test_a_request_that_another_thread_has_dropped():
+    on_ranks(check_dropped_by_another_thread, 2)
 
 
 def test_the_example_with_joblib():
