@@ -298,9 +298,10 @@ def test_an_operator_while_another_thread_drops_or_refuses(what):
 
 
 def check_dropped_by_another_thread(comm):
-    """A request of a group that a thread waits in is none that another thread's start may test."""
+    """A start tests dropped requests of its own group, and none of a group that another thread waits in."""
     import threading
     import warnings
+    import weakref
 
     warnings.simplefilter("ignore", ResourceWarning)
     a, b = comm.split(0), comm.split(0)
@@ -313,17 +314,28 @@ def check_dropped_by_another_thread(comm):
         except colls.Error as e:
             outcome.append(e)
 
+    alive = []
+
+    def drop():
+        for _ in range(200):
+            x = numpy.ones(1)
+            alive.append(weakref.ref(x))
+            b.start.all_reduce(x)
+            del x
+            b.start.barrier().wait()
+            time.sleep(0.001)  # for the thread to be in its call
+
     if comm.rank == 0:
         thread = threading.Thread(target=wait)
         thread.start()
-        for _ in range(200):
-            b.start.barrier().wait()
-            time.sleep(0.001)  # for the thread to be in its call
+        drop()
+        assert alive[100]() is None  # a group has 32 places for requests: it is over
+        b.barrier()
         thread.join()
         same(outcome[0], [2.0])
     else:
-        for _ in range(200):
-            b.start.barrier().wait()
+        drop()
+        b.barrier()  # until then the thread waits
         a.send(numpy.ones(1), 0)
         a.send(numpy.full(1, 2.0), 0)
     comm.barrier()
