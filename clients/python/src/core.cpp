@@ -97,33 +97,59 @@ struct call_object {
 };
 PyTypeObject *comm_type, *op_type, *memory_type, *request_type, *plan_type;
 
-/// A call of a communicator under way, without the interpreter's lock.
-class without_lock {
+int threads_in_library = 0;  // that may run an operator, or wait for another thread's call
+
+/// In the library, without the interpreter's lock: an operator of another thread's call needs that while this thread
+/// waits for the call.
+class in_library {
 public:
-    explicit without_lock(comm_object* comm) : comm_(comm) {
-        ++comm_->calls;
-        main_ = interrupts::enter(comm_->handle);
+    explicit in_library(comm_object* comm = nullptr) : comm_(comm) {
+        count(1);
         state_ = PyEval_SaveThread();
     }
+    in_library(const in_library&) = delete;
+    in_library& operator=(const in_library&) = delete;
+    ~in_library() {
+        PyEval_RestoreThread(state_);
+        count(-1);
+    }
+
+private:
+    void count(int n) const {
+        threads_in_library += n;
+        if (comm_ != nullptr) comm_->calls += n;
+    }
+    comm_object* const comm_;
+    PyThreadState* state_;
+};
+template <class F>
+auto without_interpreter(F f) {
+    const in_library free;
+    return f();
+}
+/// A call of a communicator under way, which an interrupt ends.
+class without_lock {
+public:
+    explicit without_lock(comm_object* comm) : main_(interrupts::enter(comm->handle)), inside_(comm) {}
     without_lock(const without_lock&) = delete;
     without_lock& operator=(const without_lock&) = delete;
     ~without_lock() {
         if (main_) interrupts::leave();
-        PyEval_RestoreThread(state_);
-        --comm_->calls;
     }
 
 private:
-    comm_object* const comm_;
-    bool main_;
-    PyThreadState* state_;
+    const bool main_;
+    const in_library inside_;
 };
 
 // Arguments
 
 /// Refuses a collective: ranks that wait for this one get to know why.
 PyObject* refuse(comm_object* comm, const char* call, const char* why) {
-    colls_refuse(comm->handle, call, why);
+    {
+        const without_lock free(comm);
+        colls_refuse(comm->handle, call, why);
+    }
     return raise_latest();
 }
 /// The same with the exception that is set. A message is refused on this rank alone.
@@ -340,14 +366,38 @@ PyObject* raised_by_operator(comm_object* comm, PyObject* op) {
 // Requests that a program has dropped before they are over: their arrays live until they are.
 PyObject* dropped = nullptr;  // a list of requests
 
-void look_after_dropped() {
-    if (dropped == nullptr) return;
-    for (Py_ssize_t i = PyList_Size(dropped); i-- > 0;) {
-        auto* const r = reinterpret_cast<call_object*>(PyList_GetItem(dropped, i));
-        int over = 0;
-        if (colls_test(&r->request, &over) != COLLS_OK) r->request = nullptr;
-        if (r->request == nullptr) PyList_SetSlice(dropped, i, i + 1, nullptr);
+/// Takes a reference to a request.
+void keep_until_over(PyObject* request) {
+    if (dropped == nullptr) dropped = PyList_New(0);
+    if (dropped == nullptr || PyList_Append(dropped, request) != 0)
+        PyErr_Clear();  // it is kept for ever
+    else
+        Py_DECREF(request);
+}
+/// Is a dropped request over, as far as it may be tested now? `user` is the group that this thread may use, or null.
+bool is_known_over(call_object* r, const comm_object* user) {
+    int over = 0;
+    if (threads_in_library == 0) {
+        // Nothing to wait for. With the interpreter's lock, so that no other thread begins a call with the group
+        // meanwhile.
+        ++threads_in_library;
+        if (colls_test(&r->request, &over) != COLLS_OK)
+            r->request = nullptr;  // failed, or of the parent of this process
+        --threads_in_library;
+    } else if (r->comm == user && user->calls == 0) {
+        const in_library free(r->comm);
+        colls_test(&r->request, &over);  // refused where an operator asks for it
     }
+    return r->request == nullptr;
+}
+void look_after_dropped(const comm_object* user) {
+    PyObject* const all = std::exchange(dropped, nullptr);
+    if (all == nullptr) return;
+    for (Py_ssize_t i = 0; i < PyList_Size(all); ++i) {
+        PyObject* const r = PyList_GetItem(all, i);
+        if (!is_known_over(reinterpret_cast<call_object*>(r), user)) keep_until_over(Py_NewRef(r));
+    }
+    Py_DECREF(all);
 }
 
 PyObject* new_call(PyTypeObject* type, comm_object* comm, PyObject* in, PyObject* out, PyObject* op, PyObject* result) {
@@ -432,7 +482,7 @@ PyObject* comm_call(PyObject* self, PyObject* const* a, Py_ssize_t n) {
         Py_XDECREF(schedule);
         return wrong();
     }
-    if (how == form::start) look_after_dropped();
+    if (how == form::start) look_after_dropped(comm);
 
     call_forms c{how};
     const colls_options* const o = &options;
@@ -526,9 +576,8 @@ PyObject* new_comm(colls_comm handle) {
 }
 void free_comm(comm_object* comm) {
     interrupts::forget(comm->handle);
-    PyThreadState* const state = PyEval_SaveThread();  // a rank that leaves may wait for others
+    const in_library free;  // a rank that leaves may wait for others
     colls_comm_free(&comm->handle);
-    PyEval_RestoreThread(state);
 }
 void comm_dealloc(PyObject* self) {
     free_comm(reinterpret_cast<comm_object*>(self));
@@ -768,11 +817,10 @@ int over_within(call_object* r, double limit) {
         const double now = std::fmin(slice, limit - waited);
         int is_over = 0;
         colls_status s;
-        ++r->comm->calls;
-        PyThreadState* const state = PyEval_SaveThread();
-        s = now > 0 ? colls_wait_for(&r->request, now, &is_over) : colls_test(&r->request, &is_over);
-        PyEval_RestoreThread(state);
-        --r->comm->calls;
+        {
+            const in_library free(r->comm);
+            s = now > 0 ? colls_wait_for(&r->request, now, &is_over) : colls_test(&r->request, &is_over);
+        }
         if (s != COLLS_OK || is_over) return ended_well(r, s) ? 1 : -1;
         if (PyErr_CheckSignals() != 0) return -1;
         if (!(now > 0)) return 0;
@@ -812,7 +860,7 @@ PyObject* plan_run(PyObject* self, PyObject*) {
 PyObject* plan_call(PyObject* self, PyObject*, PyObject*) { return plan_run(self, nullptr); }
 PyObject* plan_start(PyObject* self, PyObject*) {
     auto* const p = reinterpret_cast<call_object*>(self);
-    look_after_dropped();
+    look_after_dropped(p->comm);
     colls_request request = nullptr;
     colls_status s;
     {
@@ -827,26 +875,23 @@ PyObject* plan_start(PyObject* self, PyObject*) {
 }
 void call_dealloc(PyObject* self) {
     auto* const c = reinterpret_cast<call_object*>(self);
-    int is_over = 1;
-    if (c->request != nullptr && (colls_test(&c->request, &is_over) != COLLS_OK || is_over)) c->request = nullptr;
-    if (c->request != nullptr) {  // its arrays are still in use
+    if (c->request != nullptr && !is_known_over(c, nullptr)) {  // its arrays may be in use
         PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
         PyErr_Fetch(&type, &value, &trace);
         PyObject* const kept = new_call(request_type, c->comm, c->in, c->out, c->op, c->result);
         if (kept != nullptr) {
             reinterpret_cast<call_object*>(kept)->request = std::exchange(c->request, nullptr);
-            if (dropped == nullptr) dropped = PyList_New(0);
-            if (dropped == nullptr || PyList_Append(dropped, kept) != 0)
-                PyErr_Clear();
-            else
-                Py_DECREF(kept);  // else it is kept for ever
+            keep_until_over(kept);
         }
         if (PyErr_WarnEx(PyExc_ResourceWarning,
                 "a request of colls was dropped before it was over: keep it, and call its wait()", 1) != 0)
             PyErr_WriteUnraisable(nullptr);
         PyErr_Restore(type, value, trace);
     }
-    colls_plan_free(&c->plan);
+    if (c->plan != nullptr) {
+        const in_library free;
+        colls_plan_free(&c->plan);
+    }
     Py_DECREF(c->comm);
     Py_XDECREF(c->in);
     Py_XDECREF(c->out);
@@ -947,9 +992,7 @@ PyObject* bootstrap_store(PyObject*, PyObject* arguments) {
     if (!PyArg_ParseTuple(arguments, "iiOOs", &rank, &c.size, &c.first, &c.second, &name)) return nullptr;
     const colls_store store = {sizeof store, &c, set_of_caller, get_of_caller};
     colls_comm comm = nullptr;
-    PyThreadState* const state = PyEval_SaveThread();
-    const colls_status s = colls_bootstrap(rank, c.size, &store, name, &comm);
-    PyEval_RestoreThread(state);
+    const colls_status s = without_interpreter([&] { return colls_bootstrap(rank, c.size, &store, name, &comm); });
     return formed(s, comm, c.raised);
 }
 /// (rank, size, all_gather)
@@ -958,25 +1001,20 @@ PyObject* bootstrap_exchange(PyObject*, PyObject* arguments) {
     int rank = 0;
     if (!PyArg_ParseTuple(arguments, "iiO", &rank, &c.size, &c.first)) return nullptr;
     colls_comm comm = nullptr;
-    PyThreadState* const state = PyEval_SaveThread();
-    const colls_status s = colls_bootstrap_exchange(rank, c.size, all_gather_of_caller, &c, &comm);
-    PyEval_RestoreThread(state);
+    const colls_status s =
+        without_interpreter([&] { return colls_bootstrap_exchange(rank, c.size, all_gather_of_caller, &c, &comm); });
     return formed(s, comm, c.raised);
 }
 /// What no function of Python takes part in: in a thread, so that the main one can handle an interrupt meanwhile.
 PyObject* form_in_thread(interrupts::form_group f) {
     if (!interrupts::is_main()) {
         colls_comm comm = nullptr;
-        PyThreadState* const state = PyEval_SaveThread();
-        const colls_status s = f(&comm);
-        PyEval_RestoreThread(state);
+        const colls_status s = without_interpreter([&] { return f(&comm); });
         return formed(s, comm);
     }
     interrupts::forming forming(std::move(f));
     for (bool is_over = false; !is_over;) {
-        PyThreadState* const state = PyEval_SaveThread();
-        is_over = forming.wait(0.05);
-        PyEval_RestoreThread(state);
+        is_over = without_interpreter([&] { return forming.wait(0.05); });
         if (PyErr_CheckSignals() != 0) return nullptr;
     }
     const interrupts::outcome o = forming.take();
@@ -1017,6 +1055,7 @@ PyObject* set_main(PyObject*, PyObject* thread) {
     const unsigned long t = PyLong_AsUnsignedLong(thread);
     if (PyErr_Occurred()) return nullptr;
     interrupts::set_main(t);
+    threads_in_library = 0;  // a child has none of the others
     Py_RETURN_NONE;
 }
 /// The code of k bytes of any meaning.

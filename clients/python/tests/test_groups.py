@@ -255,6 +255,96 @@ def test_threads_with_a_group_each():
     on_ranks(check_threads, 2)
 
 
+def check_operator_of_another_thread(comm, what):
+    """An operator needs the interpreter's lock within a call, for which another thread's call of the library may wait."""
+    import faulthandler
+    import threading
+    import warnings
+
+    faulthandler.dump_traceback_later(60, exit=True)
+    warnings.simplefilter("ignore", ResourceWarning)
+    a, b = comm.split(0), comm.split(0)
+    failures = []
+
+    def add(lower, upper):
+        time.sleep(0.001)
+        return lower + upper
+
+    def reduce():
+        try:
+            for _ in range(300):
+                same(a.all_reduce(numpy.ones(4), op=colls.operator(add, "f8")), numpy.full(4, 2.0))
+        except BaseException as e:
+            failures.append(e)
+
+    def refuse():
+        with pytest.raises(colls.Error):
+            b.all_reduce(numpy.ones(4), numpy.ones(5))
+
+    make = {"plan": lambda: b.prepare.all_reduce(numpy.ones(4)), "request": b.start.barrier, "refusal": refuse}[what]
+    thread = threading.Thread(target=reduce)
+    thread.start()
+    for _ in range(3000 if what == "plan" else 200):
+        make()
+    thread.join()
+    assert not failures, failures
+    check_sum(b)
+    faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.mark.parametrize("what", ["plan", "request", "refusal"])
+def test_an_operator_while_another_thread_drops_or_refuses(what):
+    on_ranks(check_operator_of_another_thread, 2, what)
+
+
+def check_dropped_by_another_thread(comm):
+    """A start tests dropped requests of its own group, and none of a group that another thread waits in."""
+    import threading
+    import warnings
+    import weakref
+
+    warnings.simplefilter("ignore", ResourceWarning)
+    a, b = comm.split(0), comm.split(0)
+    outcome = []
+
+    def wait():
+        a.start.recv(numpy.zeros(1), 1)
+        try:
+            outcome.append(a.recv(numpy.zeros(1), 1))
+        except colls.Error as e:
+            outcome.append(e)
+
+    alive = []
+
+    def drop():
+        for _ in range(200):
+            x = numpy.ones(1)
+            alive.append(weakref.ref(x))
+            b.start.all_reduce(x)
+            del x
+            b.start.barrier().wait()
+            time.sleep(0.001)  # for the thread to be in its call
+
+    if comm.rank == 0:
+        thread = threading.Thread(target=wait)
+        thread.start()
+        drop()
+        assert alive[100]() is None  # a group has 32 places for requests: it is over
+        b.barrier()
+        thread.join()
+        same(outcome[0], [2.0])
+    else:
+        drop()
+        b.barrier()  # until then the thread waits
+        a.send(numpy.ones(1), 0)
+        a.send(numpy.full(1, 2.0), 0)
+    comm.barrier()
+
+
+def test_a_request_that_another_thread_has_dropped():
+    on_ranks(check_dropped_by_another_thread, 2)
+
+
 def test_the_example_with_joblib():
     pytest.importorskip("joblib", reason="joblib is not installed")
     example = os.path.join(HERE, "..", "examples", "joblib_workers.py")
