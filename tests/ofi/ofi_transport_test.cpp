@@ -73,6 +73,11 @@ std::string over_ofi(int n, const std::string& name, F f, const ofi_shape& shape
     return over_ofi(std::vector(static_cast<std::size_t>(n), of), f, shape);
 }
 
+void wait_for(const std::atomic<bool>& what) {
+    for (const double end = seconds_now() + patience_s; !what && seconds_now() < end;)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
 /// While it lives, counts the parts that a provider sends and is to receive, by lane. For a provider that one thread
 /// uses. `longer`: bytes that follow its endpoints' addresses.
 class counted_parts {
@@ -548,10 +553,6 @@ TEST_CASE("ofi: over the kernel's TCP messages leave while their receiver comput
         INFO(name);
         constexpr std::uint64_t count = 15;  // fewer than a peer may send at once, more than its connection takes in
         std::atomic<bool> computes{false}, left{false};
-        const auto wait_for = [](const std::atomic<bool>& what) {
-            for (const double end = seconds_now() + patience_s; !what && seconds_now() < end;)
-                std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        };
         CHECK(over_ofi(2, name, [&](int r, auto& w, auto complain) {
             std::vector<std::byte> data(usual.packet_bytes, static_cast<std::byte>(1 - r));
             const piece p{data.data(), data.size()};
@@ -572,6 +573,31 @@ TEST_CASE("ofi: over the kernel's TCP messages leave while their receiver comput
             }
         }) == "");
     }
+}
+
+TEST_CASE(
+    "ofi: what a peer that leaves says it has received is no matter to a rank that has abandoned", "[ofi_transport]") {
+    std::atomic<bool> arrived{false};
+    CHECK(over_ofi(2, "tcp", [&](int r, auto& w, auto complain) {
+        ear e;
+        w->listening = &e;
+        std::uint64_t values[2] = {};
+        for (const std::uint64_t i : {0u, 1u}) {
+            const piece p{reinterpret_cast<std::byte*>(&values[i]), 8};
+            r == 0 ? w->send(1, label_of(0, 1, i), &p, 1) : w->receive(0, label_of(0, 1, i), &p, 1);
+            if (r == 0 && i == 1) break;
+            if (!until(*w, [&] { return (r == 0 ? w->sent(1) : w->received(0)) > i; })) complain("not done");
+        }
+        if (r == 1) {
+            arrived = true;
+            return w.reset();
+        }
+        w->flush();  // without progress it has not heard that the message has left
+        wait_for(arrived);
+        w->abandon();
+        if (!until(*w, [&] { return e.count(said_leave) == 1; })) complain("the peer's leave is not said; " + e.text());
+        if (w->sent(1) != 1) complain("it counts messages that it has forgotten");
+    }) == "");
 }
 
 TEST_CASE("ofi: a peer with another provider is reported on both sides", "[ofi_transport]") {

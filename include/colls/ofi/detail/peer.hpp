@@ -70,7 +70,7 @@ public:
         outgoing_.clear();
         incoming_.clear();
         std::fill(waiting_.begin(), waiting_.end(), nullptr);
-        parts_out_ = parts_in_ = 0;
+        begun_ = parts_out_ = parts_in_ = 0;
     }
 
     // ---- its address, and failures
