@@ -151,11 +151,11 @@ private:
 };
 
 /// While it lives, a provider's calls of one name fail, or the first operation of such a call that completes, on one
-/// lane. For a provider that one thread uses.
+/// lane, with an error. For a provider that one thread uses.
 class scripted_failure {
 public:
-    scripted_failure(const ofi::provider& of, std::string call, bool late, std::size_t lane)
-        : call_(std::move(call)), late_(late), domain_(*of.domain(lane)), domain_ops_(domain_.ops) {
+    scripted_failure(const ofi::provider& of, std::string call, bool late, std::size_t lane, int error)
+        : call_(std::move(call)), late_(late), error_(error), domain_(*of.domain(lane)), domain_ops_(domain_.ops) {
         mine_ = *domain_ops_;
         mine_.endpoint = [](fid_domain* d, fi_info* i, fid_ep** e, void* context) {
             const int code = now->domain_ops_->endpoint(d, i, e, context);
@@ -178,27 +178,27 @@ private:
     void script(fid_ep& e) {
         packets_ = e.msg, my_packets_ = *e.msg;
         my_packets_.send = [](fid_ep* p, const void* b, std::size_t n, void* d, fi_addr_t to, void* c) {
-            return now->fails("fi_send") ? -FI_EIO : now->packets_->send(p, b, n, d, to, c);
+            return now->fails("fi_send") ? -now->error_ : now->packets_->send(p, b, n, d, to, c);
         };
         my_packets_.inject = [](fid_ep* p, const void* b, std::size_t n, fi_addr_t to) {
-            return now->fails("fi_inject") ? -FI_EIO : now->packets_->inject(p, b, n, to);
+            return now->fails("fi_inject") ? -now->error_ : now->packets_->inject(p, b, n, to);
         };
         e.msg = &my_packets_;
         parts_ = e.tagged, my_parts_ = *e.tagged;
         my_parts_.sendv = [](fid_ep* p, const iovec* v, void** d, std::size_t n, fi_addr_t to, std::uint64_t tag,
                               void* c) {
-            return now->fails("fi_tsendv") ? -FI_EIO : now->parts_->sendv(p, v, d, n, to, tag, c);
+            return now->fails("fi_tsendv") ? -now->error_ : now->parts_->sendv(p, v, d, n, to, tag, c);
         };
         my_parts_.recvv = [](fid_ep* p, const iovec* v, void** d, std::size_t n, fi_addr_t from, std::uint64_t tag,
                               std::uint64_t ignored, void* c) {
-            return now->fails("fi_trecvv") ? -FI_EIO : now->parts_->recvv(p, v, d, n, from, tag, ignored, c);
+            return now->fails("fi_trecvv") ? -now->error_ : now->parts_->recvv(p, v, d, n, from, tag, ignored, c);
         };
         e.tagged = &my_parts_;
     }
     void script(fid_cq& q) {
         queue_ = q.ops, my_queue_ = *q.ops;
         my_queue_.read = [](fid_cq* from, void* to, std::size_t most) -> ssize_t {
-            if (now->fails("fi_cq_read")) return -FI_EIO;
+            if (now->fails("fi_cq_read")) return -now->error_;
             const ssize_t n = now->queue_->read(from, to, std::min<std::size_t>(most, 1));  // fi_trywait asks for none
             if (n != 1) return n;
             const auto& entry = *static_cast<const fi_cq_msg_entry*>(to);
@@ -213,7 +213,7 @@ private:
         my_queue_.readerr = [](fid_cq* from, fi_cq_err_entry* to, std::uint64_t flags) -> ssize_t {
             if (!now->failed_.op_context) return now->queue_->readerr(from, to, flags);
             to->op_context = std::exchange(now->failed_.op_context, nullptr);
-            to->err = FI_EIO;
+            to->err = now->error_;
             return 1;
         };
         q.ops = &my_queue_;
@@ -223,6 +223,7 @@ private:
     static inline scripted_failure* now = nullptr;
     std::string call_;
     bool late_;
+    const int error_;
     fi_cq_msg_entry failed_{};
     fid_domain& domain_;
     fi_ops_domain *const domain_ops_, mine_{};
@@ -624,6 +625,7 @@ TEST_CASE("ofi: an error of the provider is reported once, with its peer, provid
         const char* call;
         bool late, sends;
         std::size_t bytes, lane = 0;
+        int error = FI_EIO;
     } const cases[] = {
         {"fi_send", false, true, 8},
         {"fi_send", true, true, 8},
@@ -639,17 +641,24 @@ TEST_CASE("ofi: an error of the provider is reported once, with its peer, provid
         {"fi_trecvv", false, false, 400'000, 1},
         {"fi_trecvv", true, false, 400'000, 1},
         {"fi_cq_read", false, false, 400'000, 1},
+        // What a connection that breaks had under way ends so.
+        {"fi_send", true, true, 8, 0, FI_ECANCELED},
+        {"fi_tsendv", true, true, 100'000, 0, FI_ECANCELED},
+        {"fi_trecvv", true, false, 100'000, 0, FI_ECANCELED},
+        {"fi_recv", true, false, 8, 0, FI_ECANCELED},
+        {"fi_tsendv", true, true, 400'000, 1, FI_ECANCELED},
+        {"fi_trecvv", true, false, 400'000, 1, FI_ECANCELED},
     };
     ofi_shape shape = usual;
     shape.failure_grace = 0;
     for (const auto& k : cases) {
-        INFO(k.call << (k.late ? ", when it completes" : "") << ", lane " << k.lane);
+        INFO(k.call << (k.late ? ", when it completes" : "") << ", lane " << k.lane << ", " << fi_strerror(k.error));
         const auto several = all_interfaces()->lanes() > 1 ? all_interfaces : two_lanes;
         const auto of = [&] { return k.lane > 0 ? several() : provider_of("tcp"); };
         const auto fails = of(), works = of();
-        const scripted_failure script(*fails, k.call, k.late, k.lane);
+        const scripted_failure script(*fails, k.call, k.late, k.lane, k.error);
         const std::string why = std::string("libfabric's ") + fails->name() + " on " +
-                                fails->info(k.lane).domain_attr->name + ": " + k.call + ": Input/output error";
+                                fails->info(k.lane).domain_attr->name + ": " + k.call + ": " + fi_strerror(k.error);
         const auto ranks = [&](int r, auto& w, auto complain) {
             ear e;
             w->listening = &e;

@@ -168,7 +168,7 @@ inline bool ofi_transport::poll() {
                         at(static_cast<int>(h.from)).take(p);
                     else
                         own_.end->give_to_receive(p);
-                } else if (all[i].error != FI_ECANCELED) {  // whose it is cannot be known
+                } else {  // whose it is cannot be known
                     for (const int r : open_)
                         at(r).fail(own_.of->text(o ? "fi_recv" : "fi_cq_read", all[i].error, k), false);
                 }

@@ -353,7 +353,9 @@ inline void peer::mismatch(const packet_header& got) {
 }
 
 inline void peer::completed(operation& o, std::size_t bytes, int error, std::size_t lane) {
-    if (error != 0 && error != FI_ECANCELED)
+    // Providers give this error, too, to what a connection that breaks had under way.
+    const bool cancelled = error == FI_ECANCELED && o.kind == operation::part_in && dropping_;
+    if (error != 0 && !cancelled)
         call_failed(o.kind == operation::packet_out ? "fi_send"
                     : o.kind == operation::part_out ? "fi_tsendv"
                                                     : "fi_trecvv",
@@ -361,12 +363,12 @@ inline void peer::completed(operation& o, std::size_t bytes, int error, std::siz
     if (o.kind == operation::part_in) {
         part& x = static_cast<part&>(o);
         --parts_in_;
-        const bool lands = error == 0 && !dropping_;
-        if (lands && bytes != x.bytes) violated();
+        const bool lands = error == 0 && !dropping_, whole = bytes == x.bytes;
+        if (lands && !whole) violated();
         const std::uint64_t number = x.message;
         if (x.copy) own_.copied += x.bytes;
         own_.end->lane(lane).finish(x, lands);
-        if (!lands || failed()) return;
+        if (!lands || !whole) return;
         --incoming_[static_cast<std::size_t>(number - arrived_)].under_way;
         finish_long();
         return consume();
