@@ -10,6 +10,7 @@
 #include <colls/net/detail/connection/tcp_transport.hpp>
 #include <colls/ofi/detail/ofi_transport.hpp>
 
+#include <sys/mman.h>
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -230,6 +231,34 @@ private:
     fi_ops_msg *packets_ = nullptr, my_packets_{};
     fi_ops_tagged *parts_ = nullptr, my_parts_{};
     fi_ops_cq *queue_ = nullptr, my_queue_{};
+};
+
+/// While it lives, a provider wants memory to be registered, and refuses one memory where it is to be written.
+class read_only {
+public:
+    read_only(const ofi::provider& of, const piece& memory) : domain_(*of.domain()), own_(domain_.mr), memory_(memory) {
+        of.info().domain_attr->mr_mode |= FI_MR_LOCAL;
+        mine_ = *own_;
+        mine_.reg = [](fid* d, const void* at, std::size_t bytes, std::uint64_t access, std::uint64_t offset,
+                        std::uint64_t key, std::uint64_t flags, fid_mr** mr, void* context) {
+            const bool is = at >= now->memory_.data && at < now->memory_.data + now->memory_.bytes;
+            now->asked += is;
+            if (is && (access & ~std::uint64_t{FI_SEND}) != 0) return -FI_EFAULT;
+            return now->own_->reg(d, at, bytes, access, offset, key, flags, mr, context);
+        };
+        domain_.mr = &mine_;
+        now = this;
+    }
+    read_only(const read_only&) = delete;
+    read_only& operator=(const read_only&) = delete;
+    ~read_only() { domain_.mr = own_; }
+    std::atomic<int> asked{0};  // to register it
+
+private:
+    static inline read_only* now = nullptr;
+    fid_domain& domain_;
+    fi_ops_mr *const own_, mine_{};
+    const piece memory_;
 };
 
 /// Domains as libfabric lists them, and which one of them a rank takes.
@@ -501,6 +530,33 @@ TEST_CASE("ofi: of an address that ends before the provider's own does, no byte 
     address.pop_back();
     CHECK_FALSE(e.insert(address, at));
     CHECK_FALSE(e.insert("", at));
+}
+
+TEST_CASE(
+    "ofi: memory that nobody may write is sent where the provider wants memory to be registered", "[ofi_transport]") {
+    constexpr std::size_t bytes = 100'000;
+    void* const at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(at != MAP_FAILED);
+    std::memset(at, 7, bytes);
+    REQUIRE(mprotect(at, bytes, PROT_READ) == 0);
+    const piece constant{static_cast<std::byte*>(at), bytes};
+    const auto of = provider_of("tcp");
+    {
+        const read_only memory(*of, constant);
+        CHECK(over_ofi({of, of}, [&](int r, auto& w, auto complain) {
+            ear e;
+            w->listening = &e;
+            std::vector<std::byte> data(bytes);
+            const piece in{data.data(), bytes};
+            r == 0 ? w->send(1, label_of(0, 1, 0), &constant, 1) : w->receive(0, label_of(0, 1, 0), &in, 1);
+            const auto done = [&] { return (r == 0 ? w->sent(1) : w->received(0)) == 1; };
+            if (!until(*w, [&] { return done() || e.count("failed") > 0; }) || !done()) complain(e.text());
+            if (r == 1 && data != std::vector<std::byte>(bytes, std::byte{7})) complain("other bytes");
+            w->listening = nullptr;
+        }) == "");
+        CHECK(memory.asked > 0);
+    }
+    munmap(at, bytes);
 }
 
 TEST_CASE("ofi: large messages are cut over the lanes, of which two ranks use as many as the one that has fewer",
