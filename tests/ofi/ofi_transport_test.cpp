@@ -561,6 +561,55 @@ TEST_CASE(
     munmap(at, bytes);
 }
 
+TEST_CASE("ofi: a part for an earlier endpoint of the same address is not taken", "[ofi_transport]") {
+    const std::size_t bytes = tiny.part_bytes;
+    for (const std::string& name : providers()) {
+        INFO(name);
+        const auto of = provider_of(name.c_str());
+        CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
+            std::unique_ptr<message_transport> w = std::make_unique<tcp_transport>(node, 99, r, members);
+            if (r == 0) {
+                w = std::make_unique<ofi_transport>(std::move(w), of, 0, 2, tiny);
+                std::vector<std::byte> data(bytes);
+                const piece p{data.data(), bytes};
+                w->receive(1, label_of(1, 0, 0), &p, 1);
+                if (!until(*w, [&] { return w->received(1) == 1; })) complain("not arrived");
+                if (data != std::vector<std::byte>(bytes, std::byte{2})) complain("other bytes");
+                w->tell(1, {control_kind::accept, 0, 0, 0, ""});
+                return w->abandon();
+            }
+            // It plays both the peer and, before, a peer of that earlier endpoint.
+            ear e;
+            w->listening = &e;
+            ofi::endpoint earlier(of, tiny.packet_bytes), end(of, tiny.packet_bytes);
+            end.expect(4);
+            w->tell(0, {control_kind::wiring, static_cast<std::uint64_t>(ofi::wiring::greeting), 0, tiny.packet_bytes,
+                           (of->name() + ofi::greeting_text(end.address())).c_str()});
+            if (!until(*w, [&] { return e.count(said(control_kind::wiring)) == 1; })) return complain("no greeting");
+            const auto key = static_cast<std::uint32_t>(e.all[0].what.b);
+            const std::string there = ofi::addresses_in(e.all[0].text.c_str(), of->name()).at(0);
+            const auto polls = [&] {
+                for (ofi::completion c{}; earlier.poll(&c, 1) + end.poll(&c, 1) > 0;) {}
+            };
+            std::vector<std::byte> data(bytes, std::byte{1}), own(bytes, std::byte{2});
+            const auto sends = [&](ofi::endpoint& by, std::uint32_t to, std::vector<std::byte>& what) {
+                fi_addr_t at = FI_ADDR_UNSPEC;
+                const char* call = "";
+                const std::vector<piece> p{{what.data(), bytes}};
+                return by.insert(there, at) && until(*w, [&] {
+                    polls();
+                    return by.move(true, 0, 0, p, 0, bytes, ofi::tag_of(1, to, 0), at, call) == 0;
+                });
+            };
+            if (!sends(earlier, key + 1, data)) return complain("not sent");
+            const double end_of_lead = seconds_now() + 0.05;
+            until(*w, [&] { return polls(), seconds_now() > end_of_lead; });
+            if (!sends(end, key, own)) return complain("not sent");
+            if (!until(*w, [&] { return polls(), e.count(said(control_kind::accept)) == 1; })) complain("no answer");
+        }) == "");
+    }
+}
+
 TEST_CASE("ofi: large messages are cut over the lanes, of which two ranks use as many as the one that has fewer",
     "[ofi_transport]") {
     const std::size_t sizes[] = {100'000, 300'000, 9'000'000, 1'000'000, 70'000};

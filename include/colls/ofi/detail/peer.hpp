@@ -19,7 +19,7 @@ struct rank_state {
     const ofi_shape shape;
     message_transport::listener*& listening;  ///< the transport's
     const int rank;
-    const std::uint32_t key;         ///< packets with another one are for an earlier endpoint of the same address
+    const std::uint32_t key;  ///< packets and parts with another one are for an earlier endpoint of the same address
     const std::uint64_t part_bytes;  ///< of parts of messages
     std::unique_ptr<endpoint> end;   ///< null: not needed yet, or closed
     std::uint64_t copied = 0;        ///< bytes of long messages
@@ -262,7 +262,7 @@ inline bool peer::move_parts(bool out, message& m, std::uint64_t number) {
         const auto bytes = static_cast<std::size_t>(std::min(most, m.is.bytes - m.begun));
         const auto lane = static_cast<std::size_t>(next % at_.size());
         const char* call = "";
-        const std::uint64_t tag = tag_of(out ? own_.rank : rank, next);
+        const std::uint64_t tag = out ? tag_of(own_.rank, key_, next) : tag_of(rank, own_.key, next);
         endpoint& end = own_.end->lane(lane);
         const int code = end.move(out, rank, number, m.pieces, m.begun, bytes, tag, at_[lane], call);
         if (code != 0) {
