@@ -656,30 +656,40 @@ TEST_CASE("ofi: large messages are cut over the lanes, of which two ranks use as
 }
 
 TEST_CASE("ofi: over the kernel's TCP messages leave while their receiver computes, and arrive", "[ofi_transport]") {
-    for (const std::string& name : providers()) {
-        if (name != "tcp" && name != "net") continue;
-        INFO(name);
-        constexpr std::uint64_t count = 15;  // fewer than a peer may send at once, more than its connection takes in
+    for (const auto& [name, late] :
+        {std::pair<std::string, bool>{"tcp", false}, {"net", false}, {"tcp", true}, {"net", true}}) {
+        const names all = providers();
+        if (std::find(all.begin(), all.end(), name) == all.end()) continue;
+        INFO(name << (late ? ", later than their sender's patience" : ""));
+        constexpr std::uint64_t count = 15;
+        ofi_shape shape = usual;
+        if (late)
+            shape.packet_bytes = 256 << 10;  // fewer than a peer may send at once, more than its connection takes in
         std::atomic<bool> computes{false}, left{false};
-        CHECK(over_ofi(2, name, [&](int r, auto& w, auto complain) {
-            std::vector<std::byte> data(usual.packet_bytes, static_cast<std::byte>(1 - r));
-            const piece p{data.data(), data.size()};
-            for (std::uint64_t i = 0; i <= count; ++i) {
-                r == 0 ? w->send(1, label_of(0, 1, i), &p, 1) : w->receive(0, label_of(0, 1, i), &p, 1);
-                const auto done = [&] { return r == 0 ? w->sent(1) > 0 : w->received(0) > 0; };
-                if (i == 0 && !until(*w, done)) complain("no connection");
-                if (i == 0) r == 0 ? wait_for(computes) : computes.store(true);
-            }
-            if (r == 0) {
-                if (!until(*w, [&] { return w->sent(1) > count; })) complain("not left");
-                left = true;
-                w.reset();
-            } else {
-                wait_for(left);
-                std::this_thread::sleep_for(std::chrono::milliseconds(50));  // rank 0 may have closed it
-                if (!until(*w, [&] { return w->received(0) > count; })) complain("not arrived");
-            }
-        }) == "");
+        CHECK(over_ofi(
+                  2, name,
+                  [&](int r, auto& w, auto complain) {
+                      std::vector<std::byte> data(shape.packet_bytes, static_cast<std::byte>(1 - r));
+                      const piece p{data.data(), data.size()};
+                      for (std::uint64_t i = 0; i <= count; ++i) {
+                          r == 0 ? w->send(1, label_of(0, 1, i), &p, 1) : w->receive(0, label_of(0, 1, i), &p, 1);
+                          const auto done = [&] { return r == 0 ? w->sent(1) > 0 : w->received(0) > 0; };
+                          if (i == 0 && !until(*w, done)) complain("no connection");
+                          if (i == 0) r == 0 ? wait_for(computes) : computes.store(true);
+                      }
+                      if (r == 0) {
+                          if (!until(*w, [&] { return w->sent(1) > count; })) complain("not left");
+                          if (late) w->linger = 0.05;
+                          left = true;
+                          w.reset();
+                      } else {
+                          wait_for(left);
+                          std::this_thread::sleep_for(
+                              std::chrono::milliseconds(late ? 500 : 50));  // rank 0 may have closed it
+                          if (!until(*w, [&] { return w->received(0) > count; })) complain("not arrived");
+                      }
+                  },
+                  shape) == "");
     }
 }
 

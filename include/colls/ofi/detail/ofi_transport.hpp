@@ -190,8 +190,10 @@ inline void ofi_transport::progress() {
     // Asking for control messages is a system call, as is asking some providers: so now and then while this rank does
     // nothing but poll, while greetings are to come, and after it has let others run, which may take long.
     if (++turn_ % 32 == 0 || greeting_ > 0 || std::exchange(idled_, false)) control_->progress();
+    const double before = moved_at_;
     poll();
-    for (std::size_t i = 0; i < open_.size(); ++i) {  // the listener may open more
+    if (moved_at_ - before > 20e-3) control_->progress();  // meanwhile a peer may have closed: it takes no credits
+    for (std::size_t i = 0; i < open_.size(); ++i) {       // the listener may open more
         ofi::peer& p = at(open_[i]);
         if (own_.end) p.consume();  // what came before its receive
         if (p.has_to_write()) add_work(p);

@@ -134,7 +134,7 @@ private:
     }
     bool is_long(const message& m) const { return m.is.bytes > own_.shape.packet_bytes; }
     bool slot_free() const { return slots_ - returned_ < own_.shape.slots; }
-    bool owes_credits() const { return taken_ - told_ >= own_.shape.slots / 2; }
+    bool owes_credits() const { return !closing && taken_ - told_ >= own_.shape.slots / 2; }
     void call_failed(const char* call, int code, std::size_t lane = 0) { fail(own_.of->text(call, code, lane), false); }
     void violated() { fail("its packets do not follow this version's protocol", true); }
 
