@@ -145,7 +145,8 @@ public:
         for (std::size_t i = 0; i < count && of_->registers(); ++i) {
             fid_mr* mr = nullptr;
             call = "fi_mr_reg";
-            if (const int code = add_memory(v[i].iov_base, v[i].iov_len, mr)) return release(x), code;
+            if (const int code = add_memory(v[i].iov_base, v[i].iov_len, out ? FI_SEND : FI_RECV, mr))
+                return release(x), code;
             x.registered.push_back(mr);
             descriptors_[i] = fi_mr_desc(mr);
         }
@@ -235,9 +236,10 @@ private:
         if (completions_) fi_close(&completions_->fid);
         if (addresses_) fi_close(&addresses_->fid);
     }
-    int add_memory(void* at, std::size_t bytes, fid_mr*& mr) {
+    // What is sent may be memory that nobody writes.
+    int add_memory(void* at, std::size_t bytes, std::uint64_t access, fid_mr*& mr) {
         // Keys of the provider's are as good as these, which only must differ.
-        int code = fi_mr_reg(of_->domain(lane_), at, bytes, FI_SEND | FI_RECV, 0, of_->next_key(), 0, &mr, nullptr);
+        int code = fi_mr_reg(of_->domain(lane_), at, bytes, access, 0, of_->next_key(), 0, &mr, nullptr);
         if (code != 0 || !of_->registers_with_endpoint()) return code;
         if ((code = fi_mr_bind(mr, &endpoint_->fid, 0)) == 0) code = fi_mr_enable(mr);
         if (code != 0) fi_close(&mr->fid);
@@ -261,7 +263,8 @@ private:
         auto at = reinterpret_cast<std::uintptr_t>(b.memory.get());
         at = (at + 63) / 64 * 64;
         if (of_->registers())
-            if (const int code = add_memory(reinterpret_cast<void*>(at), count * stride_, b.registered))
+            if (const int code =
+                    add_memory(reinterpret_cast<void*>(at), count * stride_, FI_SEND | FI_RECV, b.registered))
                 of_->refuse("fi_mr_reg", code, lane_);
         void* const descriptor = b.registered ? fi_mr_desc(b.registered) : nullptr;
         blocks_.push_back(std::move(b));

@@ -168,7 +168,7 @@ inline bool ofi_transport::poll() {
                         at(static_cast<int>(h.from)).take(p);
                     else
                         own_.end->give_to_receive(p);
-                } else if (all[i].error != FI_ECANCELED) {  // whose it is cannot be known
+                } else {  // whose it is cannot be known
                     for (const int r : open_)
                         at(r).fail(own_.of->text(o ? "fi_recv" : "fi_cq_read", all[i].error, k), false);
                 }
@@ -190,8 +190,10 @@ inline void ofi_transport::progress() {
     // Asking for control messages is a system call, as is asking some providers: so now and then while this rank does
     // nothing but poll, while greetings are to come, and after it has let others run, which may take long.
     if (++turn_ % 32 == 0 || greeting_ > 0 || std::exchange(idled_, false)) control_->progress();
+    const double before = moved_at_;
     poll();
-    for (std::size_t i = 0; i < open_.size(); ++i) {  // the listener may open more
+    if (moved_at_ - before > 20e-3) control_->progress();  // meanwhile a peer may have closed: it takes no credits
+    for (std::size_t i = 0; i < open_.size(); ++i) {       // the listener may open more
         ofi::peer& p = at(open_[i]);
         if (own_.end) p.consume();  // what came before its receive
         if (p.has_to_write()) add_work(p);

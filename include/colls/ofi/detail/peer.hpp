@@ -19,7 +19,7 @@ struct rank_state {
     const ofi_shape shape;
     message_transport::listener*& listening;  ///< the transport's
     const int rank;
-    const std::uint32_t key;         ///< packets with another one are for an earlier endpoint of the same address
+    const std::uint32_t key;  ///< packets and parts with another one are for an earlier endpoint of the same address
     const std::uint64_t part_bytes;  ///< of parts of messages
     std::unique_ptr<endpoint> end;   ///< null: not needed yet, or closed
     std::uint64_t copied = 0;        ///< bytes of long messages
@@ -70,7 +70,7 @@ public:
         outgoing_.clear();
         incoming_.clear();
         std::fill(waiting_.begin(), waiting_.end(), nullptr);
-        parts_out_ = parts_in_ = 0;
+        begun_ = parts_out_ = parts_in_ = 0;
     }
 
     // ---- its address, and failures
@@ -134,7 +134,7 @@ private:
     }
     bool is_long(const message& m) const { return m.is.bytes > own_.shape.packet_bytes; }
     bool slot_free() const { return slots_ - returned_ < own_.shape.slots; }
-    bool owes_credits() const { return taken_ - told_ >= own_.shape.slots / 2; }
+    bool owes_credits() const { return !closing && taken_ - told_ >= own_.shape.slots / 2; }
     void call_failed(const char* call, int code, std::size_t lane = 0) { fail(own_.of->text(call, code, lane), false); }
     void violated() { fail("its packets do not follow this version's protocol", true); }
 
@@ -262,7 +262,7 @@ inline bool peer::move_parts(bool out, message& m, std::uint64_t number) {
         const auto bytes = static_cast<std::size_t>(std::min(most, m.is.bytes - m.begun));
         const auto lane = static_cast<std::size_t>(next % at_.size());
         const char* call = "";
-        const std::uint64_t tag = tag_of(out ? own_.rank : rank, next);
+        const std::uint64_t tag = out ? tag_of(own_.rank, key_, next) : tag_of(rank, own_.key, next);
         endpoint& end = own_.end->lane(lane);
         const int code = end.move(out, rank, number, m.pieces, m.begun, bytes, tag, at_[lane], call);
         if (code != 0) {
@@ -353,7 +353,9 @@ inline void peer::mismatch(const packet_header& got) {
 }
 
 inline void peer::completed(operation& o, std::size_t bytes, int error, std::size_t lane) {
-    if (error != 0 && error != FI_ECANCELED)
+    // Providers give this error, too, to what a connection that breaks had under way.
+    const bool cancelled = error == FI_ECANCELED && o.kind == operation::part_in && dropping_;
+    if (error != 0 && !cancelled)
         call_failed(o.kind == operation::packet_out ? "fi_send"
                     : o.kind == operation::part_out ? "fi_tsendv"
                                                     : "fi_trecvv",
@@ -361,12 +363,12 @@ inline void peer::completed(operation& o, std::size_t bytes, int error, std::siz
     if (o.kind == operation::part_in) {
         part& x = static_cast<part&>(o);
         --parts_in_;
-        const bool lands = error == 0 && !dropping_;
-        if (lands && bytes != x.bytes) violated();
+        const bool lands = error == 0 && !dropping_, whole = bytes == x.bytes;
+        if (lands && !whole) violated();
         const std::uint64_t number = x.message;
         if (x.copy) own_.copied += x.bytes;
         own_.end->lane(lane).finish(x, lands);
-        if (!lands || failed()) return;
+        if (!lands || !whole) return;
         --incoming_[static_cast<std::size_t>(number - arrived_)].under_way;
         finish_long();
         return consume();

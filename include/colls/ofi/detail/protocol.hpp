@@ -53,9 +53,9 @@ struct packet_header {
 };
 static_assert(sizeof(packet_header) == 64);
 
-/// The tag of a part: the parts between two ranks are counted.
-constexpr std::uint64_t tag_of(int from, std::uint64_t part) {
-    return static_cast<std::uint64_t>(from) << 24 | (part & 0xffffff);
+/// The tag of a part, for the receiver with that key: the parts between two ranks are counted.
+constexpr std::uint64_t tag_of(int from, std::uint32_t key, std::uint64_t part) {
+    return static_cast<std::uint64_t>(from) << 24 | (key & 0xfff) << 12 | (part & 0xfff);
 }
 
 /// What two ranks tell each other by control messages of kind `wiring`: `a`.

@@ -25,6 +25,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace colls::inline v1::detail::ofi {
@@ -52,12 +53,15 @@ inline void set_environment() {
              {"FI_OFI_RXM_EAGER_LIMIT", "1048576"}})
         setenv(setting, value, 0);
 }
-/// What such a provider has completed arrives, though the peer does not acknowledge each operation.
+/// Whether what such a provider has completed arrives, though the peer does not acknowledge each operation. The first
+/// call makes the settings: before libfabric is called, which reads them once.
 inline bool arrives_unacknowledged(const char* provider) {
-    const char* const buffer = begins(provider, "tcp")   ? variable("FI_TCP_STAGING_SBUF_SIZE")
-                               : begins(provider, "net") ? variable("FI_NET_STAGING_SBUF_SIZE")
-                                                         : nullptr;
-    return buffer && std::strcmp(buffer, "0") == 0;
+    const auto is_0 = [](const char* setting) {
+        return std::string_view("0") == (variable(setting) ? variable(setting) : "");
+    };
+    static const bool tcp = (set_environment(), is_0("FI_TCP_STAGING_SBUF_SIZE")),
+                      net = is_0("FI_NET_STAGING_SBUF_SIZE");
+    return begins(provider, "tcp") ? tcp : begins(provider, "net") && net;
 }
 
 class provider {
@@ -71,7 +75,7 @@ public:
         hints->ep_attr->type = FI_EP_RDM;
         // A message that has left arrives without this rank: its completion must not come earlier.
         hints->tx_attr->op_flags = FI_TRANSMIT_COMPLETE;
-        set_environment();
+        arrives_unacknowledged("");
         hints->domain_attr->threading = FI_THREAD_SAFE;  // groups of several threads share the domain
         hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
         hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_ENDPOINT | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_VIRT_ADDR;
