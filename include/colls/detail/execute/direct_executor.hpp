@@ -15,7 +15,6 @@
 #include <colls/detail/support/copy.hpp>
 #include <colls/detail/support/process_copy.hpp>
 
-#include <algorithm>
 #include <cstring>
 
 namespace colls::inline v1::detail {

@@ -135,7 +135,6 @@ struct neighbours {
 
 class hosts_group : public extend::message_group {
 public:
-    /// `members`: of each rank of the group, its number in the world.
     hosts_group(std::shared_ptr<process_context> s, std::vector<int>&& members)
         : process_(std::move(s)),
           members_(std::move(members)),
