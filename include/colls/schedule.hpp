@@ -5,7 +5,6 @@
 // cost, the executors and the CUDA kernels all interpret that one function.
 #pragma once
 
-#include <colls/detail/schedule/precondition.hpp>
 #include <colls/detail/schedule/schedule_members.hpp>
 #include <colls/step.hpp>
 

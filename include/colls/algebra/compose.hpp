@@ -36,10 +36,7 @@ struct compose : detail::part<A, 0>, detail::part<B, 1> {
     static constexpr collective implements = detail::recipes[recipe == none ? 0 : recipe].result;
     constexpr int rounds(int n) const { return first().rounds(n) + second().rounds(n); }
     constexpr int blocks(int n) const { return lcm(blocks_of(first(), n), blocks_of(second(), n)); }
-    constexpr int ports(int n) const {
-        const int a = ports_of(first(), n), b = ports_of(second(), n);
-        return a > b ? a : b;
-    }
+    constexpr int ports(int n) const { return detail::larger(ports_of(first(), n), ports_of(second(), n)); }
     /// No scratch: the scratch slots of the part with fewer blocks would overlap blocks of the other.
     constexpr bool supports(int n) const {
         if (!colls::supports(first(), n) || !colls::supports(second(), n)) return false;

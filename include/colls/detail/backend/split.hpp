@@ -114,19 +114,10 @@ inline std::unique_ptr<rank_context> split_off(rank_context& self, int color, in
     ++self.splits;
     exchange(self, &own, sizeof own, wishes.data());
     // The ranks of this rank's color, ordered by key, then by rank.
-    const auto before = [&](int a, int b) {
-        return wishes[a].key != wishes[b].key ? wishes[a].key < wishes[b].key : a < b;
-    };
-    list<int> members;
-    for (int r = 0; r < self.size; ++r) {
-        if (wishes[r].color != color) continue;
-        members.push_back(r);
-        for (std::size_t i = members.size() - 1; i > 0 && before(members[i], members[i - 1]); --i) {
-            const int other = members[i];
-            members[i] = members[i - 1];
-            members[i - 1] = other;
-        }
-    }
+    list<int> members, spare;
+    for (int r = 0; r < self.size; ++r)
+        if (wishes[r].color == color) members.push_back(r);
+    merge_sort(members, spare, [&](int a, int b) { return wishes[a].key < wishes[b].key; });
     int mine = 0;
     while (members[mine] != self.rank) ++mine;
     const std::uint64_t made = color >= 0 && mine == 0 ? self.backend->create(static_cast<int>(members.size())) : 0;

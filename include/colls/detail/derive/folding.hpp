@@ -70,8 +70,7 @@ struct folding : part<S> {
     }
     constexpr int ports(int n) const {
         const fold f = fold_of(n);
-        const int own = ports_of(inner(), f.p), out = f.e == 0 ? 1 : most_stretches(inner(), f.p);
-        return own > out ? own : out;
+        return larger(ports_of(inner(), f.p), f.e == 0 ? 1 : most_stretches(inner(), f.p));
     }
     constexpr int scratch(int n) const { return scratch_of(inner(), fold_of(n).p); }
     constexpr int root(int n) const {

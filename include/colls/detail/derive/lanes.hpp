@@ -51,10 +51,7 @@ struct lane_pack<S, Rest...> : part<S, sizeof...(Rest)>, lane_pack<Rest...> {
     constexpr explicit lane_pack(const S& s, const Rest&... r)
         : part<S, sizeof...(Rest)>(s), lane_pack<Rest...>(r...) {}
 
-    constexpr int rounds(int n) const {
-        const int mine = lane().rounds(n), others = rest().rounds(n);
-        return mine > others ? mine : others;
-    }
+    constexpr int rounds(int n) const { return larger(lane().rounds(n), rest().rounds(n)); }
     constexpr int blocks(int n) const { return lcm(blocks_of(lane(), n), rest().blocks(n)); }
     constexpr int ports(int n) const { return ports_of(lane(), n) + rest().ports(n); }
     constexpr bool supports(int n) const {

@@ -49,6 +49,7 @@ struct recut {
     constexpr block_set operator()(const block_set& b) const { return b.refined(cut).offset(by); }
 };
 
+constexpr int larger(int a, int b) { return a > b ? a : b; }
 /// Into how many each block must be cut for a schedule of `blocks` blocks to run on `common` of them.
 constexpr int cut_to(int common, int blocks) { return blocks > 0 ? common / blocks : 1; }
 

@@ -15,7 +15,6 @@
 #include <colls/detail/support/copy.hpp>
 #include <colls/detail/support/process_copy.hpp>
 
-#include <algorithm>
 #include <cstring>
 
 namespace colls::inline v1::detail {
@@ -512,10 +511,7 @@ private:
         site.round = round;
         for (const double until = seconds_now() + 0.1; why != EPERM && seconds_now() < until; sched_yield()) {
             self_.backend->look(self_, nullptr, 0);
-            if (self_.memory.poison().state.load(std::memory_order_relaxed) == 0)
-                continue;  // throw_poison reads the report
-            leave(self_);
-            throw_poison(self_, &site);
+            throw_if_broken(self_, &site, std::memory_order_relaxed);  // throw_poison reads the report
         }
         fail(self_, errc::peer_failed, site,
             error_text() << "cannot copy from or to the memory of its process: " << std::string_view(std::strerror(why))

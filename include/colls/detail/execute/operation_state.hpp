@@ -138,8 +138,6 @@ struct chunk_layout {
     }
 };
 
-struct prepared;
-
 /// What a call's arguments point to and its caller may drop.
 struct kept_arguments {
     std::shared_ptr<const void> op;  ///< a copy of the operator; null where it has no state

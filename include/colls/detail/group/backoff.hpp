@@ -192,10 +192,7 @@ private:
             self_->for_tied([](rank_context& x) { x.backend->look(x, nullptr, 0); });
             break_tied(*self_);
         }
-        if (self_->memory.poison().state.load(std::memory_order_seq_cst) != 0) {
-            leave(*self_);
-            throw_poison(*self_, &at);
-        }
+        throw_if_broken(*self_, &at, std::memory_order_seq_cst);
         const double now = seconds_now();
         if (start_ == 0) start_ = now;
         waited_ = now - start_;

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <colls/detail/group/told_calls.hpp>
-#include <colls/detail/support/hash.hpp>
 #include <colls/detail/support/list.hpp>
 
 #include <cstddef>

@@ -163,15 +163,20 @@ namespace colls::inline v1::detail {
     self.backend->refused(self);
 }
 
+/// Where the group is broken: leaves the call, and throws what broke it.
+inline void throw_if_broken(rank_context& self, const wait_site* at, std::memory_order order) {
+    if (self.memory.poison().state.load(order) == 0) return;
+    leave(self);
+    throw_poison(self, at);
+}
+
 /// From here on this rank may touch the memory of other ranks. Dekker's algorithm with `leave`: either this rank sees
 /// the poison here, or the rank that poisoned the group sees that this rank is active, and waits for it.
 inline void activate(rank_context& self) {
     auto& active = self.memory.state(self.rank).active;
     if (active.load(std::memory_order_relaxed) != 0) return;  // only this rank stores it
     active.store(1, std::memory_order_seq_cst);
-    if (self.memory.poison().state.load(std::memory_order_seq_cst) == 0) return;
-    leave(self);
-    throw_poison(self);
+    throw_if_broken(self, nullptr, std::memory_order_seq_cst);
 }
 
 /// After the last load from other ranks' buffers, before a call is over: a rank that has left the call by an error
@@ -183,9 +188,7 @@ inline void confirm(rank_context& self, const wait_site& at) {
 #if !defined(__x86_64__)
     std::atomic_thread_fence(std::memory_order_acquire);
 #endif
-    if (self.memory.poison().state.load(std::memory_order_seq_cst) == 0) return;
-    leave(self);
-    throw_poison(self, &at);
+    throw_if_broken(self, &at, std::memory_order_seq_cst);
 }
 
 /// Breaks the group with this rank's error, leaves the call, and throws.
@@ -224,13 +227,9 @@ inline constexpr const char* may_differ =
     at.peer = peer;
     // A peer publishes its calls once it has waited for a while; a peer that does not wait does not publish them.
     tell_calls(self.memory, self.rank, self.log.recent, self.log.count);
-    const auto& broken = self.memory.poison().state;
     for (const double until = seconds_now() + time_to_tell;
         !has_told(self.memory, peer, at.call) && seconds_now() < until;) {
-        if (broken.load(std::memory_order_seq_cst) != 0) {  // another rank has reported it
-            leave(self);
-            throw_poison(self, &at);
-        }
+        throw_if_broken(self, &at, std::memory_order_seq_cst);  // another rank has reported it
         sched_yield();
     }
     error_text text;

@@ -1,6 +1,6 @@
-// What differs between the transports behind a rank context, as a few small interfaces by subject.
+// What differs between the transports behind a rank context.
 //
-// A transport does not implement these itself: it implements extend::memory_group or extend::message_group, and
+// A transport does not implement this itself: it implements extend::memory_group or extend::message_group, and
 // shared_memory_backend and messaging_backend adapt those.
 // IWYU pragma: private
 #pragma once
@@ -22,10 +22,12 @@ using extend::machine;
 
 struct rank_context;
 
-/// What a rank does about peers that fail, and tells them about itself.
-class failure_watch {
+class group_backend {
 public:
-    virtual ~failure_watch() = default;
+    virtual ~group_backend() = default;
+
+    // What a rank does about peers that fail, and tells them about itself.
+
     /// Called now and then while a rank waits (`at`, for `seconds` so far; null outside of waits): finds ranks that
     /// have died, and passes on what other ranks should know.
     virtual void look(rank_context&, const wait_site* /*at*/, double /*seconds*/) {}
@@ -46,25 +48,19 @@ public:
     virtual double ask_for_waits(rank_context&) { return 0; }
     /// This rank leaves the group. Memory that was allocated may stay in use.
     virtual void close() {}
-};
 
-/// Memory that the group's ranks can reach, as extend::memory_group says: allocate, deallocate, populate,
-/// retire_memory.
-class group_allocator {
-public:
-    virtual ~group_allocator() = default;
+    // Memory that the group's ranks can reach, as extend::memory_group says: allocate, deallocate, populate,
+    // retire_memory.
+
     virtual std::byte* take(std::size_t bytes) = 0;  ///< throws std::bad_alloc
     virtual std::byte* take_for_program(std::size_t bytes) { return take(bytes); }
     virtual void give(std::byte* at, std::size_t bytes) noexcept = 0;
     virtual void give_after(std::byte* at, std::size_t bytes, std::uint64_t /*operations*/) { give(at, bytes); }
     virtual void populate(std::byte* /*at*/, std::size_t /*bytes*/) {}
     virtual void pin() {}
-};
 
-/// How new groups are made of this one.
-class group_formation {
-public:
-    virtual ~group_formation() = default;
+    // How new groups are made of this one.
+
     /// A place for a group of n ranks: one rank makes it, and tells the others its number.
     virtual std::uint64_t create(int n) = 0;
     /// The context of rank `rank` of that group; members[i] is the rank in this group of the new group's rank i.
@@ -74,12 +70,9 @@ public:
     virtual void discard(std::uint64_t place, int n) = 0;
     /// The ranks that still call, as a group of their own.
     virtual std::unique_ptr<rank_context> shrink(rank_context& from) = 0;
-};
 
-/// Who runs the group's operations, and what waits and searches for senders need where ranks pass messages.
-class operation_maker {
-public:
-    virtual ~operation_maker() = default;
+    // Who runs the group's operations, and what waits and searches for senders need where ranks pass messages.
+
     /// The executor of collectives (execute/executor.hpp), and that of messages (execute/operation_state.hpp).
     virtual std::unique_ptr<pending> make_collective(rank_context&) = 0;
     virtual std::unique_ptr<pending> make_message(rank_context&) = 0;
@@ -91,10 +84,7 @@ public:
     virtual void ask_for_messages(rank_context&) {}
     /// Has the rank announced its next message to this rank?
     virtual bool announced(rank_context&, int rank) = 0;
-};
 
-class group_backend : public failure_watch, public group_allocator, public group_formation, public operation_maker {
-public:
     /// What predictions are made from: the same for all ranks of the group.
     virtual const machine& figures() = 0;
     /// This rank's part of a group that passes messages; null where ranks share memory.

@@ -41,12 +41,7 @@ public:
     wait_policy() = default;
     /// `at_once`: where a peer wakes it, it sleeps after `yields_before_bell` yields.
     wait_policy(bool crowded, bool by_messages, bool at_once = false)
-        : crowded_(crowded),
-          by_messages_(by_messages),
-          at_once_(at_once),
-          bounds_(by_messages ? of_messages : of_memory) {
-        spins_ = bounds_.most;
-    }
+        : crowded_(crowded), by_messages_(by_messages), at_once_(at_once) {}
 
     /// Did another rank run on this rank's core when it last looked? It does not look where ranks outnumber cores.
     bool core_is_shared() const { return shares_core_; }
@@ -131,10 +126,10 @@ private:
     static constexpr unsigned few = 2, many = 200;
     static constexpr unsigned looks_a_rest = 32;
     bool crowded_ = false, by_messages_ = false, at_once_ = false, shares_core_ = false;
-    bounds bounds_ = of_memory;
-    unsigned spins_ = of_memory.most;  ///< of a wait at most
-    unsigned served_ = 0;              ///< looks of another library
-    unsigned sleeps_ = 0;              ///< that are left instead of yields
+    bounds bounds_ = by_messages_ ? of_messages : of_memory;
+    unsigned spins_ = bounds_.most;  ///< of a wait at most
+    unsigned served_ = 0;            ///< looks of another library
+    unsigned sleeps_ = 0;            ///< that are left instead of yields
     unsigned sleeps_next_ = first_sleeps;
     unsigned streak_ = 0, streak_limit_ = first_streak;
     double moves_next_ = 0, moves_pause_ = first_pause;

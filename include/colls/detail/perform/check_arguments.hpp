@@ -9,15 +9,16 @@
 namespace colls::inline v1::detail {
 
 /// "root 7 is out of range: this group has ranks 0 to 3".
-[[gnu::cold]] inline error_text& put_out_of_range(error_text& text, const char* what, int rank, int size) {
+[[gnu::cold]] inline error_text out_of_range(const char* what, int rank, int size) {
+    error_text text;
     text << what << " " << rank << " is out of range: this group has ";
     return size == 1 ? text << "rank 0 alone" : text << "ranks 0 to " << size - 1;
 }
 
-[[gnu::cold]] inline error_text& put_beyond_memory(error_text& text, std::size_t count, std::size_t element) {
-    return text << "a buffer of " << count << " elements of " << element
-                << (is_negative(count) ? " bytes: its count is negative"
-                                       : " bytes is longer than 2^63 bytes: its count has overflowed");
+[[gnu::cold]] inline error_text longer_than_memory(std::size_t count, std::size_t element) {
+    return error_text() << "a buffer of " << count << " elements of " << element
+                        << (is_negative(count) ? " bytes: its count is negative"
+                                               : " bytes is longer than 2^63 bytes: its count has overflowed");
 }
 
 /// True where two pieces of memory share a byte.
@@ -35,14 +36,8 @@ public:
         const auto n = static_cast<std::size_t>(self_.size), me = static_cast<std::size_t>(self_.rank);
         const bool root = c_.root == self_.rank;
         for (const std::size_t count : {q_.in_count, q_.out_count})
-            if (capped_product(count, c_.element) > longest_memory) {
-                error_text text;
-                refuse(put_beyond_memory(text, count, c_.element));
-            }
-        if (is_.rooted() && (c_.root < 0 || c_.root >= self_.size)) {
-            error_text text;
-            refuse(put_out_of_range(text, "root", c_.root, self_.size));
-        }
+            if (capped_product(count, c_.element) > longest_memory) refuse(longer_than_memory(count, c_.element));
+        if (is_.rooted() && (c_.root < 0 || c_.root >= self_.size)) refuse(out_of_range("root", c_.root, self_.size));
         // On other ranks than the root, a buffer that only the root reads or writes is not looked at.
         const bool writes = !is_.out_at_root || root, reads = !is_.in_at_root || !is_.owned() || root;
         if (reads && c_.in == nullptr && q_.in_count > 0)

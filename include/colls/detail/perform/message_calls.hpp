@@ -14,15 +14,13 @@ constexpr const char* name_of_message(operation_kind kind) { return kind == oper
 inline void check_message(const rank_context& self, operation_kind kind, const call& c, int peer, const char* what) {
     const std::byte* const data = kind == operation_kind::send ? c.in : c.out;
     const bool is_memory = capped_product(c.count, c.element) <= longest_memory;
-    if (peer >= 0 && peer < self.size && is_memory && (data != nullptr || c.count == 0)) return;
-    error_text text;
-    if (!is_memory)
-        put_beyond_memory(text, c.count, c.element);
-    else if (data != nullptr || c.count == 0)
-        put_out_of_range(text, "peer", peer, self.size);
-    else
-        text << "the buffer of " << c.count << " elements is null";
-    throw_in_call(self.rank, what, errc::invalid_argument, text, peer);
+    const bool is_there = data != nullptr || c.count == 0;
+    if (peer >= 0 && peer < self.size && is_memory && is_there) return;
+    throw_in_call(self.rank, what, errc::invalid_argument,
+        !is_memory ? longer_than_memory(c.count, c.element)
+        : is_there ? out_of_range("peer", peer, self.size)
+                   : error_text() << "the buffer of " << c.count << " elements is null",
+        peer);
 }
 /// Throws invalid_argument where a blocking message of this rank to itself would wait for ever: for the other half,
 /// which this rank has not started.
@@ -155,9 +153,7 @@ inline int probe_any(rank_context& self) {
         from = find_sender(self);
         if (from != none) return;
         self.backend->look(self, nullptr, 0);
-        if (self.memory.poison().state.load(std::memory_order_acquire) == 0) return;
-        leave(self);
-        throw_poison(self);
+        throw_if_broken(self, nullptr, std::memory_order_acquire);
     });
     return from;
 }

@@ -11,6 +11,8 @@
 #include <colls/detail/reduce/fold.hpp>
 #include <colls/detail/support/rank_error.hpp>
 
+#include <utility>
+
 namespace colls::inline v1::detail {
 
 /// What an operator makes of a rank's contribution before the first fold, which the call moves in place of the user's:
@@ -124,9 +126,7 @@ inline void check_arguments(rank_context& self, request& q) {
 }
 
 inline const composite_call* set_composite(rank_context& self, const composite_call* whole) {
-    const composite_call* const before = self.log.part_of;
-    self.log.part_of = whole;
-    return before;
+    return std::exchange(self.log.part_of, whole);
 }
 /// Executes a call whose lengths not all ranks know, by the eager path as far as that suffices. `by`: what it goes by.
 inline void run_unsized(

@@ -66,8 +66,6 @@ public:
         o_->arguments = c;
         o_->choose(p);
     }
-    taken_collective(const taken_collective&) = delete;
-    taken_collective& operator=(const taken_collective&) = delete;
     ~taken_collective() {
         if (o_) give_collective(self_, std::move(o_), of_);
     }

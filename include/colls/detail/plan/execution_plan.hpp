@@ -118,8 +118,6 @@ class execution_plan {
 public:
     execution_plan(const any_schedule& s, int n, reach r, copying c)
         : schedule(s), size(n), within(r), copies(c), programs_(n) {}
-    execution_plan(const execution_plan&) = delete;
-    execution_plan& operator=(const execution_plan&) = delete;
     ~execution_plan() {
         for (int r = 0; r < size; ++r) delete programs_[r].load(std::memory_order_relaxed);
     }

@@ -32,13 +32,7 @@ protected:
     };
 
     lowering(const step_table& steps, const unit_map& units, reach within)
-        : steps_(steps),
-          units_(units),
-          within_(within),
-          programs_(steps.count, steps.first),
-          accesses_(steps, units, within == reach::nothing ? opcode::left : opcode::wait),
-          slots_(steps, units, accesses_),
-          arrivals_(steps.count, steps.first) {}
+        : steps_(steps), units_(units), within_(within) {}
     ~lowering() = default;
 
     [[gnu::cold]] void lower_rounds() {
@@ -112,9 +106,9 @@ protected:
     const step_table& steps_;
     const unit_map& units_;
     const reach within_;
-    per_rank<rank_program> programs_;
-    dependencies accesses_;
-    slot_states slots_;
+    per_rank<rank_program> programs_{steps_.count, steps_.first};
+    dependencies accesses_{steps_, units_, within_ == reach::nothing ? opcode::left : opcode::wait};
+    slot_states slots_{steps_, units_, accesses_};
     list<instruction> phase_;  // copies and folds of one rank in one phase
 
 private:
@@ -200,7 +194,7 @@ private:
         }
     }
 
-    per_rank<list<arrival>> arrivals_;
+    per_rank<list<arrival>> arrivals_{steps_.count, steps_.first};
     list<arrival> parts_, sorted_;  // of one fold
     list<int> landed_;              // scratch slots that are free after the folds
 };

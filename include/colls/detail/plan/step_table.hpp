@@ -35,16 +35,7 @@ public:
     /// The steps of the `count` ranks from `first` on. The schedule must support n ranks, and outlive the table. Throws
     /// errc::unsupported where it has scratch slots beside several blocks, which cannot be planned.
     step_table(const any_schedule& s, int n, int first_rank, int ranks)
-        : schedule(s),
-          what(s.implements),
-          size(n),
-          rounds(s.rounds(n)),
-          ports(s.ports(n)),
-          blocks(s.blocks(n)),
-          slots(blocks + s.scratch(n)),
-          root(rooted(what) ? s.root(n) : 0),
-          first(first_rank),
-          count(ranks) {
+        : schedule(s), size(n), first(first_rank), count(ranks) {
         if (slots > blocks && blocks > 1)
             refuse_schedule(s, n, errc::unsupported, "scratch slots need a schedule of one block");
         steps_.reserve(
@@ -55,12 +46,12 @@ public:
     }
 
     const any_schedule& schedule;
-    const collective what;
-    const int size, rounds, ports;
-    const int blocks;        ///< slots that hold data at the start or end
-    const int slots;         ///< of a rank, with the schedule's scratch slots, which come last
-    const int root;          ///< 0 where there is none
-    const int first, count;  ///< the ranks whose steps the table has
+    const collective what = schedule.implements;
+    const int size, rounds = schedule.rounds(size), ports = schedule.ports(size);
+    const int blocks = schedule.blocks(size);                 ///< slots that hold data at the start or end
+    const int slots = blocks + schedule.scratch(size);        ///< of a rank; the schedule's scratch slots come last
+    const int root = rooted(what) ? schedule.root(size) : 0;  ///< 0 where there is none
+    const int first, count;                                   ///< the ranks whose steps the table has
 
     const step& at(int rank, int round, int port) const {
         return steps_[(long{rank - first} * rounds + round) * ports + port];

@@ -19,16 +19,7 @@ constexpr bool is_result(const schedule_reader& s, int n, int rank, int slot, in
 /// Finds from which round to which each slot of a rank holds a partial result, and how many do at a time.
 class liveness {
 public:
-    constexpr liveness(const schedule_reader& s, int n)
-        : s_(s),
-          n_(n),
-          rounds_(s.rounds(n)),
-          blocks_(s.blocks(n)),
-          slots_(blocks_ + s.scratch(n)),
-          home_(slots_),
-          begin_(slots_),
-          last_(slots_),
-          change_(rounds_ + 2) {
+    constexpr liveness(const schedule_reader& s, int n) : s_(s), n_(n) {
         if (owned(s.kind()))
             for (int x = 0; x < blocks_; ++x) home_.p[x] = s.home(n, x);
     }
@@ -84,8 +75,8 @@ private:
     }
 
     const schedule_reader& s_;
-    const int n_, rounds_, blocks_, slots_;
-    buffer<int> home_, begin_, last_, change_, list_;
+    const int n_, rounds_ = s_.rounds(n_), blocks_ = s_.blocks(n_), slots_ = blocks_ + s_.scratch(n_);
+    buffer<int> home_{slots_}, begin_{slots_}, last_{slots_}, change_{rounds_ + 2}, list_;
 };
 
 }  // namespace colls::inline v1::detail

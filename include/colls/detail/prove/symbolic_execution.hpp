@@ -225,12 +225,7 @@ private:
             for (int port = 0; port < p_.ports; ++port, ++i) {
                 const step st = p_.s.at(r, p_.n, round_, port);
                 move& m = moves_.p[i];
-                m.to = st.send.peer;
-                m.from = st.recv.peer;
-                m.sent = m.received = 0;
-                m.sent_at = sent;
-                m.received_at = received;
-                m.reduces = barrier_ || st.recv.action == action::reduce;
+                m = {st.send.peer, st.recv.peer, 0, 0, sent, received, barrier_ || st.recv.action == action::reduce};
                 if (m.to != none) {
                     if (!read_set(st.send.blocks, r, port, m.to, sent_blocks_, sent)) return false;
                     m.sent = static_cast<int>(sent - m.sent_at);

@@ -99,7 +99,6 @@ struct candidates {
     int count = 0;
 };
 
-/// The schedules of the known families for a collective, made at the first call of it.
 candidates all_candidates_of(collective what);
 
 struct prepared;

@@ -1,5 +1,5 @@
 // Violated preconditions in constexpr code.
-// IWYU pragma: private, include <colls/schedule.hpp>
+// IWYU pragma: private, include <colls/step.hpp>
 #pragma once
 
 #include <colls/config.hpp>

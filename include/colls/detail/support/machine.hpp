@@ -34,8 +34,6 @@ public:
         together([] {});  // it has begun
         begun_ = seconds_now();
     }
-    two_threads(const two_threads&) = delete;
-    two_threads& operator=(const two_threads&) = delete;
     ~two_threads() {
         ask_.call = nullptr;
         ask_.value.store(asked_ + 1, std::memory_order_release);

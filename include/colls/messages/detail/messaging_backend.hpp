@@ -20,7 +20,6 @@ class messaging_backend final : public group_backend, private message_transport:
 public:
     messaging_backend(extend::message_member&& m, int size)
         : group_(std::move(m.group)),
-          advances_others_(m.advances_others),
           // Fresh pages, which calloc takes for that much, cost nothing until they are used.
           memory_(std::calloc(1, group_memory::bytes(size) + line)),
           links_{nullptr, std::move(m.collectives), std::move(m.messages)},
@@ -49,10 +48,6 @@ public:
             t->linger = std::min(self->env.timeout, environment::most_linger);
         }
         return self;
-    }
-    /// Adds the group, whose context this is, to the cycle of the thread's other groups that advance together.
-    void join_others(rank_context& self) {
-        if (advances_others_) join_groups_of_thread(self);
     }
 
     std::unique_ptr<pending> make_collective(rank_context&) override { return posts_.make(); }
@@ -172,7 +167,6 @@ private:
     }
 
     const std::shared_ptr<extend::message_group> group_;
-    const bool advances_others_;
     void* const memory_;
     message_links links_;
     rank_reports reports_;
@@ -191,8 +185,9 @@ COLLS_INLINE void exchange_by_messages(extend::message_member&& over, int rank, 
 }
 
 COLLS_INLINE joined_group join_by_messages(extend::message_member&& member, int rank, int size) {
+    const bool advances_others = member.advances_others;
     std::unique_ptr<rank_context> self = messaging_backend::context(std::move(member), rank, size);
-    static_cast<messaging_backend&>(*self->backend).join_others(*self);
+    if (advances_others) join_groups_of_thread(*self);
     return joined(std::move(self));
 }
 

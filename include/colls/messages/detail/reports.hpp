@@ -118,38 +118,25 @@ public:
     }
     void heard(int peer, const control_message& what) {
         rank_state& s = self().memory.state(peer);
-        switch (what.what) {
-            case control_kind::board:
-                heard_board(peer, control::board::of(what));
-                return;
-            case control_kind::inquire:
-                answer(peer, what);
-                return;
-            case control_kind::told: {
-                const auto call = control::told_call::of(what);
-                tell_call(self().memory.told(peer, call.number), call.number, call.fingerprint, call.text);
-                return;
-            }
-            case control_kind::refused: {
-                refusal_state& refusal = self().memory.refusal(peer);
-                refusal.text.store(what.text);
-                refusal.call.store(what.a, std::memory_order_relaxed);
-                return;
-            }
-            case control_kind::broken:
-                if (control::breach::valid(what, self().size)) breaks(control::breach::of(what));
-                return;
-            case control_kind::away:
-                s.away.store(what.a, std::memory_order_relaxed);
-                return;
-            case control_kind::leave:
-                s.gone.store(1, std::memory_order_relaxed);
-                return;
-            case control_kind::waits:
-                s.waits.store(what.a, std::memory_order_relaxed);
-                return;
-            default:
-                return;
+        if (what.what == control_kind::board) {
+            heard_board(peer, control::board::of(what));
+        } else if (what.what == control_kind::inquire) {
+            answer(peer, what);
+        } else if (what.what == control_kind::told) {
+            const auto call = control::told_call::of(what);
+            tell_call(self().memory.told(peer, call.number), call.number, call.fingerprint, call.text);
+        } else if (what.what == control_kind::refused) {
+            refusal_state& refusal = self().memory.refusal(peer);
+            refusal.text.store(what.text);
+            refusal.call.store(what.a, std::memory_order_relaxed);
+        } else if (what.what == control_kind::broken) {
+            if (control::breach::valid(what, self().size)) breaks(control::breach::of(what));
+        } else if (what.what == control_kind::away) {
+            s.away.store(what.a, std::memory_order_relaxed);
+        } else if (what.what == control_kind::leave) {
+            s.gone.store(1, std::memory_order_relaxed);
+        } else if (what.what == control_kind::waits) {
+            s.waits.store(what.a, std::memory_order_relaxed);
         }
     }
 

@@ -47,8 +47,7 @@ void add_host_hierarchies(std::vector<candidate>& to, host_map hosts, int root) 
 /// For host_layout::two_levels: hierarchical where hosts have equally many consecutive ranks; else host_hierarchy of
 /// circulant graphs, or of trees where these have no schedule, for a call with that root. Made when first asked for,
 /// and kept.
-template <int... C>
-candidates kept_two_level_candidates(collective what, host_map hosts, int root, std::integer_sequence<int, C...>) {
+inline candidates two_level_candidates_on(collective what, host_map hosts, int root) {
     struct known {
         collective what;
         host_map hosts;
@@ -71,12 +70,10 @@ candidates kept_two_level_candidates(collective what, host_map hosts, int root, 
         add_host_hierarchies<circulant<>, it>(made, hosts, root);
         if constexpr (rooted(it)) add_host_hierarchies<tree<>, it>(made, hosts, root);
     };
-    (make(std::integral_constant<int, C>{}), ...);
+    [&]<int... C>(std::integer_sequence<int, C...>) { (make(std::integral_constant<int, C>{}), ...); }(
+        std::make_integer_sequence<int, collective_count>{});
     all.push_back({what, hosts, root, std::move(made)});
     return all.back().list();
-}
-inline candidates two_level_candidates_on(collective what, host_map hosts, int root) {
-    return kept_two_level_candidates(what, hosts, root, std::make_integer_sequence<int, collective_count>{});
 }
 
 }  // namespace colls::inline v1::detail

@@ -96,8 +96,7 @@ struct by_hosts_scatter : part<Inter> {
     }
     constexpr int ports(int n) const {
         const host_grid g = grid(n);
-        const int across = ports_of(inter(), g.hosts);
-        return across > g.largest - 1 ? across : g.largest - 1;
+        return larger(ports_of(inter(), g.hosts), g.largest - 1);
     }
     constexpr step at(int rank, int n, int round, int port) const {
         const host_grid g = grid(n);

@@ -113,8 +113,7 @@ struct host_lanes : host_grid {
     /// Ports of all steps, where lanes go by `inter`.
     template <class Inter>
     constexpr int ports(const Inter& inter) const {
-        const int across = lanes * ports_of(inter, hosts);
-        return across > largest - 1 ? across : largest - 1;
+        return larger(lanes * ports_of(inter, hosts), largest - 1);
     }
 
 private:

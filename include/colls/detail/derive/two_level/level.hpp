@@ -58,8 +58,6 @@ template <class S>
 constexpr bool is_level(const S& s, int size) {
     return supports(s, size) && scratch_of(s, size) == 0;
 }
-/// The greater of two counts.
-constexpr int larger(int a, int b) { return a > b ? a : b; }
 
 /// What two-level schedules of one schedule a level have in common; some have other blocks or ports.
 template <class Intra, class Inter>

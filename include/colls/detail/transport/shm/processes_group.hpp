@@ -17,18 +17,16 @@ public:
         : arena_(std::move(in)), control_(control), ranks_(std::move(ranks)) {}
 
     extend::memory_member member() {
-        extend::memory_member m;
-        m.group = shared_from_this();
-        m.control = control_;
-        m.base = arena_->base();
-        m.bytes = reach();
-        m.copies_between = arena_->copies_between();
-        m.copies_always = arena_->copies_always();
-        m.copies_faster = arena_->head().staging.single_copy;
-        m.streams = arena_->head().staging.streams;
-        m.crowded = arena_->crowded();
-        m.number = arena_->number + static_cast<std::uint64_t>(control_ - arena_->base()) + 1;
-        return m;
+        return {.group = shared_from_this(),
+            .control = control_,
+            .base = arena_->base(),
+            .bytes = reach(),
+            .copies_between = arena_->copies_between(),
+            .copies_always = arena_->copies_always(),
+            .copies_faster = arena_->head().staging.single_copy,
+            .streams = arena_->head().staging.streams,
+            .crowded = arena_->crowded(),
+            .number = arena_->number + static_cast<std::uint64_t>(control_ - arena_->base()) + 1};
     }
 
     void look() override { arena_->look(); }

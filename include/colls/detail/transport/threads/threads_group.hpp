@@ -28,12 +28,10 @@ public:
     ~threads_group() override { munmap(base_, bytes_); }
 
     static memory_member member_of(const std::shared_ptr<threads_group>& g) {
-        memory_member m;
-        m.group = g;
-        m.control = g->base_;
-        m.crowded = g->crowded_;
-        m.number = reinterpret_cast<std::uintptr_t>(g->base_);
-        return m;
+        return {.group = g,
+            .control = g->base_,
+            .crowded = g->crowded_,
+            .number = reinterpret_cast<std::uintptr_t>(g->base_)};
     }
     [[gnu::cold]] static communicator join_whole(const std::shared_ptr<threads_group>& g, int rank) {
         return extend::join(member_of(g), rank, g->n_);

@@ -7,7 +7,10 @@
 #include <colls/net/detail/connection/socket.hpp>
 
 #include <sys/uio.h>
+#include <algorithm>
 #include <memory>
+#include <span>
+#include <vector>
 
 namespace colls::inline v1::detail {
 
@@ -66,6 +69,30 @@ struct channel {
     bool has_unread() const { return cover && cover->has_unread(); }
     /// Why the last call has failed, with that errno.
     std::string why(int error) const { return error == EPROTO && cover ? cover->why() : system_text(error).c_str(); }
+};
+
+/// A record that arrives in pieces.
+class arriving {
+public:
+    enum outcome { not_yet, whole, ended };
+    /// Reads until there are `wanted` bytes. Never waits.
+    outcome read(channel& from, std::size_t wanted) {
+        bytes_.resize(std::max(bytes_.size(), wanted));
+        while (got_ < wanted) {
+            const ssize_t n = from.read(bytes_.data() + got_, wanted - got_);
+            if (n > 0)
+                got_ += static_cast<std::size_t>(n);
+            else if (n == 0 || errno != EINTR)
+                return n < 0 && may_try_again(errno) ? not_yet : ended;
+        }
+        return whole;
+    }
+    std::span<const std::byte> bytes() const { return {bytes_.data(), got_}; }
+    void clear() { got_ = 0; }
+
+private:
+    std::vector<std::byte> bytes_;
+    std::size_t got_ = 0;
 };
 
 /// As move_all.

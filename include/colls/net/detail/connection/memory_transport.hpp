@@ -28,8 +28,6 @@ public:
         for (int r = 0; r < n; ++r)
             if (r != rank) this->at(r).bind(shared_, r, shape.stream_from);
     }
-    /// Leaves the peers that have not been told that the group is broken, and waits, at most `linger`, until what is
-    /// queued has been written.
     ~memory_transport() override {
         listening = nullptr;
         leave_all();

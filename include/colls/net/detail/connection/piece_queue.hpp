@@ -72,11 +72,9 @@ public:
         }
         return n;
     }
-    /// Drops this many bytes at the front.
     void skip(std::uint64_t bytes) {
         use(bytes, [](const piece&, std::size_t) {});
     }
-    /// The i-th from the front.
     const piece& operator[](std::size_t i) { return pieces_[i]; }
     std::size_t size() const { return pieces_.size(); }
     /// Copies the pieces' bytes to `to`, and drops them.

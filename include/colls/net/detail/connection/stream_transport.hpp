@@ -44,7 +44,6 @@ public:
     }
     posted_messages& sends() { return outbox_; }
     posted_messages& receives() { return inbox_; }
-    /// No message moves any more; control messages do.
     void abandon() {
         inbox_.drop();
         outbox_.drop();
@@ -66,7 +65,6 @@ public:
         return queue_control(what);
     }
 
-    /// Adds the peer to those with work to do.
     void schedule() {
         if (scheduled_ || self().is_over()) return;
         scheduled_ = true;

@@ -177,9 +177,8 @@ public:
 private:
     /// An incoming connection whose hello has not been read, or whose group has no transport here yet.
     struct pending_connection : watched_socket {
-        double since = 0;     // when it was accepted, or its hello read
-        std::size_t got = 0;  // bytes of the hello
-        std::byte bytes[peer_hello_bytes];
+        double since = 0;  // when it was accepted, or its hello read
+        arriving in;
         std::optional<peer_hello> hello;  // once it has been read
     };
 
@@ -251,19 +250,10 @@ private:
     // Reads as much of the hello as has arrived, and nothing behind it. False: the connection has ended, or what it
     // sent is no hello, or that of another world.
     bool read_hello(pending_connection& p) {
-        while (p.got < peer_hello_bytes) {
-            const ssize_t n = p.read(p.bytes + p.got, peer_hello_bytes - p.got);
-            if (n > 0) {
-                p.got += static_cast<std::size_t>(n);
-                continue;
-            }
-            if (n == 0) return false;
-            if (errno == EINTR) continue;
-            if (errno != EAGAIN && errno != EWOULDBLOCK) return false;
-            p.readable = false;
-            return true;
-        }
-        p.hello = parse_peer_hello({p.bytes, peer_hello_bytes});
+        const auto read = p.in.read(p, peer_hello_bytes);
+        p.readable = read != arriving::not_yet;
+        if (read != arriving::whole) return read == arriving::not_yet;
+        p.hello = parse_peer_hello(p.in.bytes());
         p.since = seconds_now();
         return p.hello && (world_ == 0 || (p.hello->group & ~std::uint64_t{7}) == world_);
     }

@@ -20,8 +20,6 @@ public:
         for (int r = 0; r < size_; ++r) at(r).bind(shared_, r, members[static_cast<std::size_t>(r)]);
         node.add(*this);
     }
-    /// Says `leave` to the peers that have not been told that the group is broken, and waits, at most `linger`, until
-    /// all that was sent has reached its peers.
     ~tcp_transport() override {
         listening = nullptr;
         shared_.closing = true;

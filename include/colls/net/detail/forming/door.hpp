@@ -130,21 +130,18 @@ private:
         const auto r = parse<Record>(in.bytes());
         if (!r) return false;
         s.line.guest = r->once;
-        if (!same(r->proof, prove(token_, s.line.host, s.line.guest, in.bytes()))) {
-            error_text why;
-            why << "a process on " << host_text(s.from) << " has a different token (COLLS_TOKEN)";
-            return refuse(s, verdict::wrong_token, why);
-        }
+        if (!same(r->proof, prove(token_, s.line.host, s.line.guest, in.bytes())))
+            return refuse(s, verdict::wrong_token,
+                error_text() << "a process on " << host_text(s.from) << " has a different token (COLLS_TOKEN)");
         if (r->library != library_version) return refuse_version(s, *p);
         in.clear();
         guests.push_back({std::move(s.line), *r, s.from});
         return false;
     }
     bool refuse_version(silent& s, const rendezvous::prefix& theirs) {
-        error_text why;
-        why << "a process on " << host_text(s.from) << " uses colls " << theirs << ", but " << name_ << " uses colls "
-            << rendezvous::prefix{Record::kind};
-        return refuse(s, rendezvous::verdict::version_skew, why);
+        return refuse(s, rendezvous::verdict::version_skew,
+            error_text() << "a process on " << host_text(s.from) << " uses colls " << theirs << ", but " << name_
+                         << " uses colls " << rendezvous::prefix{Record::kind});
     }
     bool refuse(silent& s, rendezvous::verdict what, const error_text& why) {
         refuse(std::exchange(s.line, {}), address(s.from), what, why.text());  // which may move s

@@ -152,7 +152,6 @@ struct descriptor_message {
                      << " s: has it failed?",
         from);
 }
-/// Fetches one descriptor.
 [[gnu::cold]] inline descriptor fetch(
     std::uint64_t number, double timeout, int rank, int from, const std::function<void()>& check) {
     return std::move(fetch_all(number, 1, timeout, rank, from, check).front());

@@ -128,13 +128,11 @@ inline void set_text(reply& a, std::string_view text) {
     set_text(a, why);
     return a;
 }
-/// Its code.
 inline errc code_of(const reply& a) {
     const auto code = a.group & 0xff;
     return code >= 1 && code <= static_cast<std::uint64_t>(errc::peer_failed) ? static_cast<errc>(code)
                                                                               : errc::peer_failed;
 }
-/// Whom it is about.
 inline int about_of(const reply& a) { return static_cast<int>(a.group >> 8 & 0x7fffffff) - 1; }
 
 /// Writes fields one after the other, little-endian; of constant bytes: reads them. The caller sees to it that there
@@ -241,7 +239,6 @@ std::optional<Record> parse(bytes_view from) {
     return in.sound() ? std::optional(r) : std::nullopt;
 }
 
-/// send_all of a record.
 inline int send_record(channel& to, bytes_view record, double until) {
     return send_all(to, record.data(), record.size(), until);
 }

@@ -31,30 +31,6 @@ struct own_socket : watched_socket {
     ~own_socket() { open_sockets::all().remove(*this); }
 };
 
-/// A record that arrives in pieces.
-class arriving {
-public:
-    enum outcome { not_yet, whole, ended };
-    /// Reads until there are `wanted` bytes. Never waits.
-    outcome read(channel& from, std::size_t wanted) {
-        bytes_.resize(std::max(bytes_.size(), wanted));
-        while (got_ < wanted) {
-            const ssize_t n = from.read(bytes_.data() + got_, wanted - got_);
-            if (n > 0)
-                got_ += static_cast<std::size_t>(n);
-            else if (n == 0 || errno != EINTR)
-                return n < 0 && may_try_again(errno) ? not_yet : ended;
-        }
-        return whole;
-    }
-    rendezvous::bytes_view bytes() const { return {bytes_.data(), got_}; }
-    void clear() { got_ = 0; }
-
-private:
-    std::vector<std::byte> bytes_;
-    std::size_t got_ = 0;
-};
-
 /// A connection of two processes that form a group, once both know each other.
 struct peer_line {
     std::unique_ptr<own_socket> socket;

@@ -135,11 +135,8 @@ struct neighbours {
 
 class hosts_group : public extend::message_group {
 public:
-    /// `members`: of each rank of the group, its number in the world.
     hosts_group(std::shared_ptr<process_context> s, std::vector<int>&& members)
-        : process_(std::move(s)),
-          members_(std::move(members)),
-          figures_(with_cores_of(process_->figures, members_.size(), process_->sites.size())) {}
+        : process_(std::move(s)), members_(std::move(members)) {}
 
     /// What a rank brings into the group with that place, whose members are those of `world` that f.members names.
     static extend::message_member member_of(
@@ -246,7 +243,7 @@ private:
 
     const std::shared_ptr<process_context> process_;
     const std::vector<int> members_;
-    const machine figures_;
+    const machine figures_ = with_cores_of(process_->figures, members_.size(), process_->sites.size());
 };
 
 }  // namespace colls::inline v1::detail::hosts
