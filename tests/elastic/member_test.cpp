@@ -414,6 +414,57 @@ TEST_CASE("member: by a folder, members that live and do not admit a newcomer ar
     std::filesystem::remove_all(name);
 }
 
+TEST_CASE("member: by a folder, members of another version that live are not replaced; others may admit the newcomer",
+    "[elastic]") {
+    std::string name = (std::filesystem::temp_directory_path() / "colls-elastic-XXXXXX").string();
+    REQUIRE(mkdtemp(name.data()) != nullptr);
+    processes all(3, shapes[0], [&](process& p) {
+        using namespace colls::detail;
+        if (p.number == 0) {  // as the door of another version refuses, and as one that is told the version does
+            colls::endpoint::state& e = p.own.opened();
+            for (; p.all.step[0].load() == 0; usleep(200)) {
+                e.serve();
+                for (endpoints::visitor& v : std::exchange(e.visitors, {})) {
+                    rendezvous::reply a = rendezvous::refusal(errc::mismatch, colls::none, "another version");
+                    if (p.all.step[1].fetch_add(1) != 1) a.what = rendezvous::verdict::version_skew;
+                    v.line.send(a, e.token);
+                }
+            }
+            return;
+        }
+        if (p.number == 2) {
+            colls::elastic::member m(std::move(p.own), p.list({2}));
+            process::wait(p.all.step[1], 3);  // process 0 has refused the newcomer before this one admits it
+            while (m.comm().size() < 2) m.update(), usleep(200);
+            p.all.step[0] = 1;
+            return m.leave();
+        }
+        colls::elastic::folder door(name);
+        const std::string record = "7\n" + p.handle(0) + "\n";
+        expect(door.compare_and_set("job", "", record), "the record of the others");
+        for (int i = 0; i < 2; ++i) {
+            try {
+                colls::elastic::member m(colls::endpoint::open(), door, "job", {.timeout = 25});
+                expect(false, "it was admitted, or has founded another group");
+            } catch (const colls::error& x) {
+                expect(x.code() == errc::mismatch && says(x.what(), "not admitted: another version"), x.what());
+            }
+            expect(door.read("job") == record, "the list is that of the members");
+        }
+        colls::elastic::member m(std::move(p.own), p.list({0, 2}), {.timeout = 25});
+        expect(m.comm().size() == 2, "one of those that are listed has admitted it");
+        m.leave();
+    });
+    all.end_with_others();
+    all.wait();
+    for (int i = 0; i < 3; ++i) {
+        INFO(all.text(i));
+        CHECK(all.of(i).done == 1);
+        CHECK(all.of(i).code == 0);
+    }
+    std::filesystem::remove_all(name);
+}
+
 TEST_CASE("member: one that shrinks the group interrupts the others in an admission", "[elastic]") {
     for (const shape& s : shapes) {
         processes all(

@@ -504,6 +504,10 @@ private:
         std::vector<std::unique_ptr<call_at>> calls;
         std::vector<handle> listed;
         std::string why;
+        std::optional<error> refusal;  // by one that may be a member, and lives: others may admit this one yet
+        const auto note_refusal = [&](errc code) {
+            refusal.emplace(code, error_text() << "colls: elastic: not admitted: " << why);
+        };
         for (const std::string& text : doors) {
             const char* wrong = "";
             const auto h = parse_handle(text, wrong);
@@ -519,12 +523,17 @@ private:
                 if (const auto a = c->step()) {
                     if (const auto i = read_invitation(*a, c->take(), e.token, seconds_now() + 5)) return *i;
                     why = a->text;
-                    if (a->what == rendezvous::verdict::failed && rendezvous::code_of(*a) == errc::invalid_argument)
-                        throw error(errc::invalid_argument, error_text() << "colls: elastic: not admitted: " << why);
+                    const errc code = a->what == rendezvous::verdict::version_skew ? errc::mismatch
+                                      : a->what == rendezvous::verdict::failed     ? rendezvous::code_of(*a)
+                                                                                   : errc::peer_failed;
+                    if (code != errc::peer_failed) note_refusal(code);
+                    if (code == errc::invalid_argument) throw error(*refusal);
                     c.reset();
                 } else if (c->over()) {
                     why = c->why();
-                    const bool again = !c->refused();  // a connection may have failed, and the process be there
+                    if (c->distrusted()) note_refusal(errc::invalid_argument);
+                    // A connection may have failed, and the process be there.
+                    const bool again = !c->refused() && !c->distrusted();
                     const auto at = static_cast<std::size_t>(&c - calls.data());
                     c.reset();
                     if (again) c = std::make_unique<call_at>(listed[at], k, e.token);
@@ -534,6 +543,7 @@ private:
             }
             const bool late = seconds_now() > until;
             if (std::any_of(calls.begin(), calls.end(), [](auto& c) { return c != nullptr; }) && !late) continue;
+            if (refusal && !late) throw error(*refusal);
             error_text text;
             text << "colls: elastic: ";
             if (late)
