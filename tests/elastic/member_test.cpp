@@ -200,6 +200,38 @@ TEST_CASE("member: options and lists that cannot be are refused in words", "[ela
     CHECK(moved.comm().size() == 0);
 }
 
+TEST_CASE("member: the error of founders says in printable words who does not come, whatever the digest", "[elastic]") {
+    using namespace colls::detail;
+    colls::endpoint own = colls::endpoint::open();
+    const char* why = "";
+    auto gone = *endpoints::parse_handle(colls::endpoint::open().handle(), why);  // it is closed by now
+    std::vector<std::string> list{own.handle(), gone.text()};
+    const auto has_zero = [&] {
+        const std::string all = list[0] + list[1];
+        const digest d = sha256().add(std::as_bytes(std::span(all))).finish();
+        return std::find(d.begin(), d.begin() + 16, std::byte{0}) != d.begin() + 16;
+    };
+    while (!has_zero()) {
+        gone.name = rendezvous::random_bytes<endpoints::endpoint_name>();
+        list[1] = gone.text();
+    }
+    const auto check = [](const char* opening, auto f) {
+        try {
+            f();
+            CHECK(false);
+        } catch (const colls::error& x) {
+            const std::string text = x.what();
+            INFO(text);
+            CHECK(says(text, opening));
+            CHECK(says(text, "position 1 of the list"));
+            CHECK(std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; }));
+        }
+    };
+    check("join 'a?[7m?b?': ", [&] { colls::join(own, std::string_view("a\x1b[7m\0b\xff", 8), list); });
+    check("join 'a?': ", [&] { colls::join(own, "a\n", std::vector{list[0], std::string("x")}); });
+    check("join 'founders ", [&] { colls::elastic::member(std::move(own), list); });
+}
+
 TEST_CASE("member: a newcomer hears why it is not admitted, and knocks no more where that was refused", "[elastic]") {
     processes all(2, shapes[0], [&](process& p) {
         using namespace colls::detail;

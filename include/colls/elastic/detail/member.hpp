@@ -103,11 +103,10 @@ struct elastic::member::state {
     std::uint64_t done = 0, done_by_all = 0, done_by_any = 0;
 
     [[gnu::cold]] void found(std::span<const std::string> list) {
-        detail::sha256 hash;
-        for (const std::string& h : list) hash.add(std::as_bytes(std::span(h)));
-        const detail::digest d = hash.finish();
-        comm = join(own, "founders " + std::string(reinterpret_cast<const char*>(d.data()), d.size()), list,
-            {.timeout = how.timeout});
+        std::string all;
+        for (const std::string& h : list) all += h;
+        using namespace detail::endpoints;
+        comm = join(own, "founders " + text_of(number_of_group(all)), list, {.timeout = how.timeout});
         epoch = 1;
         handles.assign(list.begin(), list.end());
         came = handles;
