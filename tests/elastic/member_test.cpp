@@ -497,6 +497,58 @@ TEST_CASE("member: by a folder, members of another version that live are not rep
     std::filesystem::remove_all(name);
 }
 
+TEST_CASE("member: what the store throws is the error of its member, and breaks no group", "[elastic]") {
+    struct failing final : colls::elastic::store {
+        explicit failing(const std::string& path) : to(path) {}
+        std::string read(std::string_view key) override { return to.read(key); }
+        bool compare_and_set(std::string_view key, std::string_view expected, std::string_view value) override {
+            if (++changes > 1) throw colls::error(errc::timeout, "colls: the store is not reached");
+            return to.compare_and_set(key, expected, value);
+        }
+        colls::elastic::folder to;
+        int changes = 0;
+    };
+    for (const shape& s : {shapes[0], shapes[1]}) {
+        std::string name = (std::filesystem::temp_directory_path() / "colls-elastic-XXXXXX").string();
+        REQUIRE(mkdtemp(name.data()) != nullptr);
+        processes all(2, s, [&](process& p) {
+            failing door(name);
+            if (p.number == 0) {
+                member m(std::move(p.own), door, "job");
+                p.all.step[0] = 1;
+                bool failed = false;
+                for (; !failed; usleep(200)) try {
+                        m.update();
+                    } catch (const colls::error& x) {
+                        failed = x.code() == errc::timeout && says(x.what(), "colls: the store is not reached");
+                        expect(failed, x.what());
+                    }
+                expect(door.changes == 2, "it has asked the store once");
+                return process::wait(p.all.step[1], 1);
+            }
+            process::wait(p.all.step[0], 1);
+            const std::string before = door.read("job");
+            try {
+                member m(std::move(p.own), door, "job");
+                expect(false, "its list is in no store");
+            } catch (const colls::error& x) {
+                expect(x.code() == errc::unsupported && x.peer() == 0, x.what());
+                expect(says(x.what(), "rank 0 cannot write the list of the members of 'job'"), x.what());
+            }
+            expect(door.read("job") == before && door.changes == 0, "the list");
+            p.all.step[1] = 1;
+        });
+        all.end_with_others();
+        all.wait();
+        for (int i = 0; i < 2; ++i) {
+            INFO(s.name << ": " << all.text(i));
+            CHECK(all.of(i).done == 1);
+            CHECK(all.of(i).code == 0);
+        }
+        std::filesystem::remove_all(name);
+    }
+}
+
 TEST_CASE("member: one that shrinks the group interrupts the others in an admission", "[elastic]") {
     for (const shape& s : shapes) {
         processes all(

@@ -11,6 +11,7 @@
 #include <colls/operators.hpp>
 
 #include <chrono>
+#include <exception>
 #include <set>
 #include <stdexcept>
 
@@ -267,18 +268,30 @@ private:
         change(broken, false);
         if (epoch != before) write_record();
     }
-    /// The first member writes the list of the members, if there is a store; all hear whether it could.
+    /// The first member writes the list of the members, if there is a store; all hear whether it could. What its store
+    /// throws is no error of the group: nobody shrinks it for that.
     [[gnu::cold]] void write_record() {
-        for (;;) try {
+        for (bool refused = false;;) try {
                 if (door) records.push_back(record_of(epoch, handles));
-                std::uint64_t lost = 0;
-                if (door && comm.rank() == 0) {
-                    // What another one of these members has written, and died, counts like the record before.
-                    const std::string now = door->read(name);
-                    lost = std::find(records.begin(), records.end(), now) == records.end() ||
-                           !door->compare_and_set(name, now, records.back());
-                }
+                std::exception_ptr thrown;
+                std::uint64_t lost = 0;  // 2: the store has thrown
+                if (door && comm.rank() == 0) try {
+                        // What another one of these members has written, and died, counts like the record before.
+                        const std::string now = door->read(name);
+                        lost = std::find(records.begin(), records.end(), now) == records.end() ||
+                               !door->compare_and_set(name, now, records.back());
+                    } catch (...) {
+                        thrown = std::current_exception();
+                        lost = 2;
+                    }
                 all_reduce(comm, std::span(&lost, 1), colls::max);
+                refused = lost != 0;
+                if (thrown) std::rethrow_exception(thrown);
+                if (lost == 2)
+                    throw error(errc::unsupported,
+                        detail::error_text() << "colls: elastic: rank 0 cannot write the list of the members of '"
+                                             << name << "': its store fails",
+                        comm.rank(), 0);
                 if (lost != 0) refuse_record();
                 if (door) records = {records.back()};
                 return;
@@ -288,7 +301,6 @@ private:
             }
     }
     [[noreturn, gnu::cold]] void refuse_record() {
-        refused = true;
         throw error(errc::peer_failed,
             detail::error_text() << "colls: elastic: the store has another list of the members of '" << name
                                  << "': others go on without this one, which may knock again",
@@ -561,7 +573,6 @@ private:
         std::vector<std::string> handles{};
         std::uint64_t epoch = 0;
     } attempt;               // to admit newcomers
-    bool refused = false;    // the store has another list
     bool is_new = false;     // the constructor has not returned
     bool is_member = true;   // false: only invited
     double served_at = 0;    // when it has looked who knocks
