@@ -452,13 +452,17 @@ TEST_CASE("member: by a folder, members of another version that live are not rep
     REQUIRE(mkdtemp(name.data()) != nullptr);
     processes all(3, shapes[0], [&](process& p) {
         using namespace colls::detail;
-        if (p.number == 0) {  // as the door of another version refuses, and as one that is told the version does
+        // First an invitation that is cut; then as the door of another version refuses, and as one that is told the
+        // version does.
+        if (p.number == 0) {
             colls::endpoint::state& e = p.own.opened();
             for (; p.all.step[0].load() == 0; usleep(200)) {
                 e.serve();
                 for (endpoints::visitor& v : std::exchange(e.visitors, {})) {
                     rendezvous::reply a = rendezvous::refusal(errc::mismatch, colls::none, "another version");
-                    if (p.all.step[1].fetch_add(1) != 1) a.what = rendezvous::verdict::version_skew;
+                    const int before = p.all.step[1].fetch_add(1);
+                    if (before != 2) a.what = rendezvous::verdict::version_skew;
+                    if (before == 0) a.what = rendezvous::verdict::complete;
                     v.line.send(a, e.token);
                 }
             }
@@ -466,7 +470,7 @@ TEST_CASE("member: by a folder, members of another version that live are not rep
         }
         if (p.number == 2) {
             colls::elastic::member m(std::move(p.own), p.list({2}));
-            process::wait(p.all.step[1], 3);  // process 0 has refused the newcomer before this one admits it
+            process::wait(p.all.step[1], 4);  // process 0 has refused the newcomer before this one admits it
             while (m.comm().size() < 2) m.update(), usleep(200);
             p.all.step[0] = 1;
             return m.leave();

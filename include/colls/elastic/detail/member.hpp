@@ -531,26 +531,28 @@ private:
         for (poll_set p;; p.wait(until)) {
             for (auto& c : calls) {
                 if (!c) continue;
+                bool again = false;
                 if (const auto a = c->step()) {
                     if (const auto i = read_invitation(*a, c->take(), e.token, seconds_now() + 5)) return *i;
-                    why = a->text;
+                    again = a->what == rendezvous::verdict::complete;  // it was cut: that member may live
+                    why = again ? "an invitation has not arrived whole" : a->text;
                     const errc code = a->what == rendezvous::verdict::version_skew ? errc::mismatch
                                       : a->what == rendezvous::verdict::failed     ? rendezvous::code_of(*a)
                                                                                    : errc::peer_failed;
                     if (code != errc::peer_failed) note_refusal(code);
                     if (code == errc::invalid_argument) throw error(*refusal);
-                    c.reset();
                 } else if (c->over()) {
                     why = c->why();
                     if (c->distrusted()) note_refusal(errc::invalid_argument);
                     // A connection may have failed, and the process be there.
-                    const bool again = !c->refused() && !c->distrusted();
-                    const auto at = static_cast<std::size_t>(&c - calls.data());
-                    c.reset();
-                    if (again) c = std::make_unique<call_at>(listed[at], k, e.token);
+                    again = !c->refused() && !c->distrusted();
                 } else {
                     c->watch(p);
+                    continue;
                 }
+                c.reset();
+                if (again)
+                    c = std::make_unique<call_at>(listed[static_cast<std::size_t>(&c - calls.data())], k, e.token);
             }
             const bool late = seconds_now() > until;
             if (std::any_of(calls.begin(), calls.end(), [](auto& c) { return c != nullptr; }) && !late) continue;
