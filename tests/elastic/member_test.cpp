@@ -200,6 +200,38 @@ TEST_CASE("member: options and lists that cannot be are refused in words", "[ela
     CHECK(moved.comm().size() == 0);
 }
 
+TEST_CASE("member: the error of founders says in printable words who does not come, whatever the digest", "[elastic]") {
+    using namespace colls::detail;
+    colls::endpoint own = colls::endpoint::open();
+    const char* why = "";
+    auto gone = *endpoints::parse_handle(colls::endpoint::open().handle(), why);  // it is closed by now
+    std::vector<std::string> list{own.handle(), gone.text()};
+    const auto has_zero = [&] {
+        const std::string all = list[0] + list[1];
+        const digest d = sha256().add(std::as_bytes(std::span(all))).finish();
+        return std::find(d.begin(), d.begin() + 16, std::byte{0}) != d.begin() + 16;
+    };
+    while (!has_zero()) {
+        gone.name = rendezvous::random_bytes<endpoints::endpoint_name>();
+        list[1] = gone.text();
+    }
+    const auto check = [](const char* opening, auto f) {
+        try {
+            f();
+            CHECK(false);
+        } catch (const colls::error& x) {
+            const std::string text = x.what();
+            INFO(text);
+            CHECK(says(text, opening));
+            CHECK(says(text, "position 1 of the list"));
+            CHECK(std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; }));
+        }
+    };
+    check("join 'a?[7m?b?': ", [&] { colls::join(own, std::string_view("a\x1b[7m\0b\xff", 8), list); });
+    check("join 'a?': ", [&] { colls::join(own, "a\n", std::vector{list[0], std::string("x")}); });
+    check("join 'founders ", [&] { colls::elastic::member(std::move(own), list); });
+}
+
 TEST_CASE("member: a newcomer hears why it is not admitted, and knocks no more where that was refused", "[elastic]") {
     processes all(2, shapes[0], [&](process& p) {
         using namespace colls::detail;
@@ -412,6 +444,113 @@ TEST_CASE("member: by a folder, members that live and do not admit a newcomer ar
         CHECK(all.of(i).code == 0);
     }
     std::filesystem::remove_all(name);
+}
+
+TEST_CASE("member: by a folder, members of another version that live are not replaced; others may admit the newcomer",
+    "[elastic]") {
+    std::string name = (std::filesystem::temp_directory_path() / "colls-elastic-XXXXXX").string();
+    REQUIRE(mkdtemp(name.data()) != nullptr);
+    processes all(3, shapes[0], [&](process& p) {
+        using namespace colls::detail;
+        // First an invitation that is cut; then as the door of another version refuses, and as one that is told the
+        // version does.
+        if (p.number == 0) {
+            colls::endpoint::state& e = p.own.opened();
+            for (; p.all.step[0].load() == 0; usleep(200)) {
+                e.serve();
+                for (endpoints::visitor& v : std::exchange(e.visitors, {})) {
+                    rendezvous::reply a = rendezvous::refusal(errc::mismatch, colls::none, "another version");
+                    const int before = p.all.step[1].fetch_add(1);
+                    if (before != 2) a.what = rendezvous::verdict::version_skew;
+                    if (before == 0) a.what = rendezvous::verdict::complete;
+                    v.line.send(a, e.token);
+                }
+            }
+            return;
+        }
+        if (p.number == 2) {
+            colls::elastic::member m(std::move(p.own), p.list({2}));
+            process::wait(p.all.step[1], 4);  // process 0 has refused the newcomer before this one admits it
+            while (m.comm().size() < 2) m.update(), usleep(200);
+            p.all.step[0] = 1;
+            return m.leave();
+        }
+        colls::elastic::folder door(name);
+        const std::string record = "7\n" + p.handle(0) + "\n";
+        expect(door.compare_and_set("job", "", record), "the record of the others");
+        for (int i = 0; i < 2; ++i) {
+            try {
+                colls::elastic::member m(colls::endpoint::open(), door, "job", {.timeout = 25});
+                expect(false, "it was admitted, or has founded another group");
+            } catch (const colls::error& x) {
+                expect(x.code() == errc::mismatch && says(x.what(), "not admitted: another version"), x.what());
+            }
+            expect(door.read("job") == record, "the list is that of the members");
+        }
+        colls::elastic::member m(std::move(p.own), p.list({0, 2}), {.timeout = 25});
+        expect(m.comm().size() == 2, "one of those that are listed has admitted it");
+        m.leave();
+    });
+    all.end_with_others();
+    all.wait();
+    for (int i = 0; i < 3; ++i) {
+        INFO(all.text(i));
+        CHECK(all.of(i).done == 1);
+        CHECK(all.of(i).code == 0);
+    }
+    std::filesystem::remove_all(name);
+}
+
+TEST_CASE("member: what the store throws is the error of its member, and breaks no group", "[elastic]") {
+    struct failing final : colls::elastic::store {
+        explicit failing(const std::string& path) : to(path) {}
+        std::string read(std::string_view key) override { return to.read(key); }
+        bool compare_and_set(std::string_view key, std::string_view expected, std::string_view value) override {
+            if (++changes > 1) throw colls::error(errc::timeout, "colls: the store is not reached");
+            return to.compare_and_set(key, expected, value);
+        }
+        colls::elastic::folder to;
+        int changes = 0;
+    };
+    for (const shape& s : {shapes[0], shapes[1]}) {
+        std::string name = (std::filesystem::temp_directory_path() / "colls-elastic-XXXXXX").string();
+        REQUIRE(mkdtemp(name.data()) != nullptr);
+        processes all(2, s, [&](process& p) {
+            failing door(name);
+            if (p.number == 0) {
+                member m(std::move(p.own), door, "job");
+                p.all.step[0] = 1;
+                bool failed = false;
+                for (; !failed; usleep(200)) try {
+                        m.update();
+                    } catch (const colls::error& x) {
+                        failed = x.code() == errc::timeout && says(x.what(), "colls: the store is not reached");
+                        expect(failed, x.what());
+                    }
+                expect(door.changes == 2, "it has asked the store once");
+                return process::wait(p.all.step[1], 1);
+            }
+            process::wait(p.all.step[0], 1);
+            const std::string before = door.read("job");
+            try {
+                member m(std::move(p.own), door, "job");
+                expect(false, "its list is in no store");
+            } catch (const colls::error& x) {
+                expect(x.code() == errc::unsupported && x.peer() == 0, x.what());
+                expect(says(x.what(), "rank 0 cannot write the list of the members of 'job'"), x.what());
+            }
+            expect(door.read("job") == before && door.changes == 0, "the list");
+            p.all.step[1] = 1;
+        });
+        all.end_with_others();
+        all.wait();
+        for (int i = 0; i < 2; ++i) {
+            INFO(s.name << ": " << all.text(i));
+            CHECK(all.of(i).done == 1);
+            CHECK(all.of(i).code == 0);
+        }
+        std::filesystem::remove_all(name);
+    }
 }
 
 TEST_CASE("member: one that shrinks the group interrupts the others in an admission", "[elastic]") {

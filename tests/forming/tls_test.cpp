@@ -446,6 +446,41 @@ TEST_CASE("tls: groups from handles of endpoints, and a stranger among them", "[
     }
 }
 
+TEST_CASE("tls: a newcomer that living members do not trust does not replace them in their store", "[tls]") {
+    const with_environment set("COLLS_TLS", files().of("rank").c_str());
+    const std::string folder = files().at("store");
+    REQUIRE(std::filesystem::create_directory(folder));
+    gathered::processes all(2, gathered::shapes[1], [&](gathered::process& p) {
+        using gathered::expect;
+        if (p.number == 1) setenv("COLLS_TLS", files().of("stranger", "ca").c_str(), 1);
+        colls::elastic::folder door(folder);
+        if (p.number == 0) {
+            colls::elastic::member m(std::move(p.own), door, "job");
+            p.all.step[0] = 1;
+            while (p.all.step[1].load() == 0) m.update(), usleep(200);
+            expect(m.comm().size() == 1 && m.epoch() == 1, "it is the only member");
+            return;
+        }
+        gathered::process::wait(p.all.step[0], 1);
+        const std::string before = door.read("job");
+        try {
+            colls::elastic::member m(colls::endpoint::open(), door, "job", {.timeout = 20});
+            expect(false, "it was admitted, or has founded another group");
+        } catch (const colls::error& x) {
+            expect(x.code() == colls::errc::invalid_argument && says(x.what(), "not admitted: "), x.what());
+        }
+        expect(door.read("job") == before, "the list is that of the members");
+        p.all.step[1] = 1;
+    });
+    all.end_with_others();
+    all.wait();
+    for (int i = 0; i < 2; ++i) {
+        INFO(all.text(i));
+        CHECK(all.of(i).done == 1);
+        CHECK(all.of(i).code == 0);
+    }
+}
+
 namespace {
 /// What passes over the loopback of a network of its own while f() runs there, in a process of its own. "": none can
 /// be made here.

@@ -10,6 +10,7 @@
 
 #include <colls/colls.hpp>
 #include <colls/messages/detail/shrink_agreement.hpp>
+#include <colls/net/detail/connection/frame.hpp>
 
 #include <algorithm>
 #include <array>
@@ -106,7 +107,7 @@ struct line {
     std::uint64_t ballot() const { return a >> 8; }
     value what() const {
         value v{0, c};
-        for (unsigned i = 0; i < text.size(); ++i) v.members |= static_cast<mask>(text[i] - 'a') << 4 * i;
+        for (unsigned i = 0; i < text.size(); ++i) v.members |= static_cast<mask>(text[i] - '0') << 6 * i;
         return v;
     }
     std::string name() const {
@@ -818,4 +819,65 @@ TEST_CASE("agreement: a rank decides what it proposed, also where it has promise
     executions it(5, 0, {.deadlines = 1, .gets = 1});
     CHECK(it.one(path) == "");
     CHECK(it.count(outcome::decided) == 5);
+}
+
+TEST_CASE("agreement: the largest group's members arrive in texts as frames cut them; a larger group is refused",
+    "[shrink]") {
+    constexpr int n = 2400, gone_from = 2390;  // all but one of the last ones remain
+    const auto gone = [](int r) { return r >= gone_from && r != n - 1; };
+    recorder wire;
+    const auto begins = [&](rank_context& self, shrink_agreement& a) {
+        self.env.timeout = timeout;
+        a.begin(self, wire, 0);
+        for (int r = 0; r < n; ++r)
+            if (!gone(r)) a.heard(r, {control_kind::join, static_cast<std::uint64_t>(line_kind::here), 0, 0, ""});
+    };
+    // What rank `from` has said to rank `to`, which hears it as a frame brings it.
+    const auto passes = [&](int from, shrink_agreement& a, int to) {
+        for (const auto& [peer, l] : std::exchange(wire.said, {}))
+            if (peer == to)
+                a.heard(from, {control_kind::join, l.a, l.b, l.c, l.text.substr(0, colls::detail::most_text).c_str()});
+    };
+    rank_context first(0, n, colls::detail::group_memory(), nullptr);
+    rank_context last(n - 1, n, colls::detail::group_memory(), nullptr);
+    shrink_agreement proposer, other;
+    begins(first, proposer);
+    begins(last, other);
+    wire.said.clear();
+    const auto make_place = [] { return std::uint64_t{7}; };
+    const auto answer = [&](line_kind what) {
+        std::uint64_t ballot = 0;
+        for (const auto& [peer, l] : wire.said) ballot = l.a >> 8;
+        for (int r = 1; r < n - 1; ++r)
+            if (!gone(r))
+                proposer.heard(r, {control_kind::join, ballot << 8 | static_cast<std::uint64_t>(what), 0, 0, ""});
+        passes(0, other, n - 1);
+        CHECK(!other.step(1, gone, make_place));
+        wire.said.clear();
+    };
+    CHECK(!proposer.step(1, gone, make_place));  // it proposes
+    answer(line_kind::promise);
+    CHECK(!proposer.step(1.1, gone, make_place));
+    answer(line_kind::accepted);
+    CHECK(proposer.step(1.2, gone, make_place));
+    passes(0, other, n - 1);
+    CHECK(other.step(1.2, gone, make_place));
+    const auto& decided = agreement_state::accepted(proposer);
+    CHECK(std::count(decided.members.begin(), decided.members.end(), true) == gone_from + 1);
+    CHECK((agreement_state::accepted(other).members == decided.members));
+    CHECK(agreement_state::accepted(other).place == 7);
+    other.decision();  // does not throw: it is a member
+
+    wire.said.clear();
+    rank_context larger(0, n + 1, colls::detail::group_memory(), nullptr);
+    shrink_agreement refused;
+    try {
+        refused.begin(larger, wire, 0);
+        CHECK(false);
+    } catch (const colls::error& x) {
+        INFO(x.what());
+        CHECK(x.code() == colls::errc::unsupported);
+        CHECK(std::string(x.what()).find("more than 2400 ranks") != std::string::npos);
+    }
+    CHECK(wire.said.empty());
 }

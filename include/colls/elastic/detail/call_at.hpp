@@ -52,6 +52,10 @@ public:
             if (a.line.socket || !a.refused) return false;
         return true;
     }
+    /// TLS has ended an attempt: the process may be there, and refuse this one each time.
+    bool distrusted() const {
+        return std::any_of(attempts_.begin(), attempts_.end(), [](const attempt& a) { return a.distrusted; });
+    }
     /// What has become of the attempts: "cannot connect to 10.0.0.3:2000: Connection refused".
     std::string why() const {
         std::string all;
@@ -75,7 +79,7 @@ private:
         address at;
         peer_line line{};
         enum { connecting, challenged, knocked } stage = connecting;
-        bool gone = false, refused = false;
+        bool gone = false, refused = false, distrusted = false;
         std::string why{};
     };
 
@@ -128,10 +132,10 @@ private:
     void fail(attempt& a, int code) {
         const stream_cover* const cover = a.line.socket ? a.line.socket->cover.get() : nullptr;
         const std::string said = cover ? cover->why() : "";
-        if (!said.empty()) code = EPROTO;
-        a.refused = code == ECONNREFUSED || code == EPROTO || code == ESTALE;
-        a.gone = a.refused || code == ECONNRESET;
-        a.why = !said.empty()    ? text_of(a.at) + ": " + said
+        a.distrusted = !said.empty();
+        a.refused = !a.distrusted && (code == ECONNREFUSED || code == EPROTO || code == ESTALE);
+        a.gone = a.refused || a.distrusted || code == ECONNRESET;
+        a.why = a.distrusted     ? text_of(a.at) + ": " + said
                 : code == ESTALE ? "another endpoint listens at " + text_of(a.at)
                 : code == EPROTO ? "another program listens at " + text_of(a.at)
                                  : text_of(a.at) + ": " + system_text(code);

@@ -11,6 +11,7 @@
 #include <colls/operators.hpp>
 
 #include <chrono>
+#include <exception>
 #include <set>
 #include <stdexcept>
 
@@ -103,11 +104,10 @@ struct elastic::member::state {
     std::uint64_t done = 0, done_by_all = 0, done_by_any = 0;
 
     [[gnu::cold]] void found(std::span<const std::string> list) {
-        detail::sha256 hash;
-        for (const std::string& h : list) hash.add(std::as_bytes(std::span(h)));
-        const detail::digest d = hash.finish();
-        comm = join(own, "founders " + std::string(reinterpret_cast<const char*>(d.data()), d.size()), list,
-            {.timeout = how.timeout});
+        std::string all;
+        for (const std::string& h : list) all += h;
+        using namespace detail::endpoints;
+        comm = join(own, "founders " + text_of(number_of_group(all)), list, {.timeout = how.timeout});
         epoch = 1;
         handles.assign(list.begin(), list.end());
         came = handles;
@@ -268,18 +268,30 @@ private:
         change(broken, false);
         if (epoch != before) write_record();
     }
-    /// The first member writes the list of the members, if there is a store; all hear whether it could.
+    /// The first member writes the list of the members, if there is a store; all hear whether it could. What its store
+    /// throws is no error of the group: nobody shrinks it for that.
     [[gnu::cold]] void write_record() {
-        for (;;) try {
+        for (bool refused = false;;) try {
                 if (door) records.push_back(record_of(epoch, handles));
-                std::uint64_t lost = 0;
-                if (door && comm.rank() == 0) {
-                    // What another one of these members has written, and died, counts like the record before.
-                    const std::string now = door->read(name);
-                    lost = std::find(records.begin(), records.end(), now) == records.end() ||
-                           !door->compare_and_set(name, now, records.back());
-                }
+                std::exception_ptr thrown;
+                std::uint64_t lost = 0;  // 2: the store has thrown
+                if (door && comm.rank() == 0) try {
+                        // What another one of these members has written, and died, counts like the record before.
+                        const std::string now = door->read(name);
+                        lost = std::find(records.begin(), records.end(), now) == records.end() ||
+                               !door->compare_and_set(name, now, records.back());
+                    } catch (...) {
+                        thrown = std::current_exception();
+                        lost = 2;
+                    }
                 all_reduce(comm, std::span(&lost, 1), colls::max);
+                refused = lost != 0;
+                if (thrown) std::rethrow_exception(thrown);
+                if (lost == 2)
+                    throw error(errc::unsupported,
+                        detail::error_text() << "colls: elastic: rank 0 cannot write the list of the members of '"
+                                             << name << "': its store fails",
+                        comm.rank(), 0);
                 if (lost != 0) refuse_record();
                 if (door) records = {records.back()};
                 return;
@@ -289,7 +301,6 @@ private:
             }
     }
     [[noreturn, gnu::cold]] void refuse_record() {
-        refused = true;
         throw error(errc::peer_failed,
             detail::error_text() << "colls: elastic: the store has another list of the members of '" << name
                                  << "': others go on without this one, which may knock again",
@@ -504,6 +515,10 @@ private:
         std::vector<std::unique_ptr<call_at>> calls;
         std::vector<handle> listed;
         std::string why;
+        std::optional<error> refusal;  // by one that may be a member, and lives: others may admit this one yet
+        const auto note_refusal = [&](errc code) {
+            refusal.emplace(code, error_text() << "colls: elastic: not admitted: " << why);
+        };
         for (const std::string& text : doors) {
             const char* wrong = "";
             const auto h = parse_handle(text, wrong);
@@ -516,24 +531,32 @@ private:
         for (poll_set p;; p.wait(until)) {
             for (auto& c : calls) {
                 if (!c) continue;
+                bool again = false;
                 if (const auto a = c->step()) {
                     if (const auto i = read_invitation(*a, c->take(), e.token, seconds_now() + 5)) return *i;
-                    why = a->text;
-                    if (a->what == rendezvous::verdict::failed && rendezvous::code_of(*a) == errc::invalid_argument)
-                        throw error(errc::invalid_argument, error_text() << "colls: elastic: not admitted: " << why);
-                    c.reset();
+                    again = a->what == rendezvous::verdict::complete;  // it was cut: that member may live
+                    why = again ? "an invitation has not arrived whole" : a->text;
+                    const errc code = a->what == rendezvous::verdict::version_skew ? errc::mismatch
+                                      : a->what == rendezvous::verdict::failed     ? rendezvous::code_of(*a)
+                                                                                   : errc::peer_failed;
+                    if (code != errc::peer_failed) note_refusal(code);
+                    if (code == errc::invalid_argument) throw error(*refusal);
                 } else if (c->over()) {
                     why = c->why();
-                    const bool again = !c->refused();  // a connection may have failed, and the process be there
-                    const auto at = static_cast<std::size_t>(&c - calls.data());
-                    c.reset();
-                    if (again) c = std::make_unique<call_at>(listed[at], k, e.token);
+                    if (c->distrusted()) note_refusal(errc::invalid_argument);
+                    // A connection may have failed, and the process be there.
+                    again = !c->refused() && !c->distrusted();
                 } else {
                     c->watch(p);
+                    continue;
                 }
+                c.reset();
+                if (again)
+                    c = std::make_unique<call_at>(listed[static_cast<std::size_t>(&c - calls.data())], k, e.token);
             }
             const bool late = seconds_now() > until;
             if (std::any_of(calls.begin(), calls.end(), [](auto& c) { return c != nullptr; }) && !late) continue;
+            if (refusal && !late) throw error(*refusal);
             error_text text;
             text << "colls: elastic: ";
             if (late)
@@ -552,7 +575,6 @@ private:
         std::vector<std::string> handles{};
         std::uint64_t epoch = 0;
     } attempt;               // to admit newcomers
-    bool refused = false;    // the store has another list
     bool is_new = false;     // the constructor has not returned
     bool is_member = true;   // false: only invited
     double served_at = 0;    // when it has looked who knocks

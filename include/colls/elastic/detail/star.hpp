@@ -26,9 +26,15 @@ struct join_list {
     std::string name(int i) const { return "position " + std::to_string(i) + " of the list (" + at(i).place() + ")"; }
 };
 
+/// How the errors of a join begin; the user's uuid may have any bytes.
+[[gnu::cold]] inline error_text text_of_join(std::string_view uuid) {
+    std::string shown(uuid.substr(0, 60));
+    for (char& c : shown)
+        if (c < ' ' || c > '~') c = '?';
+    return error_text() << "colls: join '" << shown << "': ";
+}
 [[noreturn, gnu::cold]] inline void refuse_join(std::string_view uuid, const error_text& why, int peer = none) {
-    throw error(
-        errc::invalid_argument, error_text() << "colls: join '" << uuid.substr(0, 60) << "': " << why, none, peer);
+    throw error(errc::invalid_argument, text_of_join(uuid) << why, none, peer);
 }
 
 /// Throws invalid_argument.
@@ -132,7 +138,7 @@ private:
     };
 
     error error_of(errc code, int about, const error_text& why) const override {
-        return {code, error_text() << "colls: join '" << uuid_.substr(0, 60) << "': " << why, own(), about};
+        return {code, text_of_join(uuid_) << why, own(), about};
     }
 
     // The leader.

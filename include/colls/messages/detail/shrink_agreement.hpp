@@ -54,8 +54,10 @@ public:
     }
     // The parts of `agree`, without its clock and its waiting.
     void begin(rank_context& self, message_transport& transport, double now) {
-        self_ = &self, transport_ = &transport;
-        until_ = now + self.env.timeout, again_ = 0;
+        self_ = &self, transport_ = &transport, until_ = now + self.env.timeout, again_ = 0;
+        if (self.size > most_size)
+            refuse(errc::unsupported, error_text() << "a group that passes messages and has more than " << most_size
+                                                   << " ranks cannot be shrunk");
         here_.assign(static_cast<std::size_t>(self.size), false);
         to_all(line::here, 0, 0, {});
     }
@@ -112,11 +114,12 @@ private:
         throw_in_call(self_->rank, "shrink", code, why);
     }
     // Fields of the control message: a: ballot and kind of line; b: ballot of the value; c and text: the value, a
-    // character for four members.
+    // printable character for six members; a longer text would be cut.
+    static constexpr int most_size = 6 * 400;
     void to(int peer, line what, std::uint64_t ballot, std::uint64_t of, const value& v) {
-        std::string text((v.members.size() + 3) / 4, 'a');
+        std::string text((v.members.size() + 5) / 6, '0');
         for (std::size_t i = 0; i < v.members.size(); ++i)
-            if (v.members[i]) text[i / 4] = static_cast<char>(text[i / 4] + (1 << i % 4));
+            if (v.members[i]) text[i / 6] = static_cast<char>(text[i / 6] + (1 << i % 6));
         const std::uint64_t a = ballot << 8 | static_cast<std::uint64_t>(what);
         if (peer == self_->rank)
             inbox_.push_back({peer, a, of, v.place, text});
@@ -129,8 +132,8 @@ private:
     }
     value read_value(const received_line& l) const {
         value v{std::vector<bool>(static_cast<std::size_t>(self_->size)), l.c};
-        for (std::size_t i = 0; i < v.members.size() && i / 4 < l.text.size(); ++i)
-            v.members[i] = ((l.text[i / 4] - 'a') >> i % 4 & 1) != 0;
+        for (std::size_t i = 0; i < v.members.size() && i / 6 < l.text.size(); ++i)
+            v.members[i] = ((l.text[i / 6] - '0') >> i % 6 & 1) != 0;
         return v;
     }
 
@@ -138,10 +141,9 @@ private:
         // Higher than every ballot that this rank has seen, and never one of another rank.
         const auto n = static_cast<std::uint64_t>(self_->size);
         ballot_ = (promised_ / n + 1) * n + static_cast<std::uint64_t>(self_->rank);
-        best_ = 0;
         promises_.assign(static_cast<std::size_t>(n), false);
         acceptances_.assign(static_cast<std::size_t>(n), false);
-        asked_ = false;
+        best_ = 0, asked_ = false;
         to_all(line::prepare, ballot_, 0, {});
     }
     /// Have most ranks answered, now that `from` has?
@@ -178,12 +180,10 @@ private:
                 break;
             case line::accepted:
                 if (ballot != ballot_ || !majority(acceptances_, from)) break;
-                accepted_ = own_;
-                decided_ = true;
+                accepted_ = own_, decided_ = true;
                 break;
             case line::decide:
-                accepted_ = read_value(l);
-                decided_ = true;
+                accepted_ = read_value(l), decided_ = true;
                 break;
         }
     }
