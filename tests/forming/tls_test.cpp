@@ -10,6 +10,7 @@
 #include "support/says.hpp"
 
 #include <colls/elastic.hpp>
+#include <colls/net/detail/forming/door.hpp>
 #include <colls/tls.hpp>
 #include <colls/world.hpp>
 
@@ -396,6 +397,39 @@ TEST_CASE("tls: a rank whose certificate does not fit is refused in words on all
         CHECK(seen->right == 0);
         CHECK(says(seen->text[1], wrong.empty() ? "does not speak TLS" : "certificate is not accepted"));
     }
+}
+
+TEST_CASE("tls: a door that is served seldom waits for an answer from when it has sent its challenge", "[tls]") {
+    using namespace colls::detail::rendezvous;
+    using hall = colls::detail::door<hello>;
+    const with_environment set("COLLS_TLS", files().of("rank").c_str());
+    meeting_place place(1);
+    hall here(place.take(0), "", "this process");
+    const double end = seconds_now() + patience_s;
+    channel guest{start_connect(place.members[0]), cover_of(true)};
+    REQUIRE(wait_for(guest.fd.get(), POLLOUT, end));
+    colls::detail::arriving in;
+    while (in.read(guest, challenge::bytes) == colls::detail::arriving::not_yet && !guest.cover->is_known()) {
+        here.serve();
+        wait_for(guest.fd.get(), POLLIN, seconds_now() + 0.01);
+    }
+    // From now on nothing but `serve` lets it in. All places are taken, so it has half a second.
+    std::vector<descriptor> crowd;
+    while (crowd.size() + 1 < hall::most_silent) {
+        crowd.push_back(start_connect(place.members[0]));
+        REQUIRE(wait_for(crowd.back().get(), POLLOUT, end));
+    }
+    sleep_seconds(hall::crowded_patience * 1.2);
+    here.serve();
+    while (in.read(guest, challenge::bytes) == colls::detail::arriving::not_yet && seconds_now() < end)
+        wait_for(guest.fd.get(), POLLIN, end);
+    const auto c = parse<challenge>(in.bytes());
+    REQUIRE(c);
+    const hello h{.once = random_bytes<nonce>(), .rank = 1, .size = 2};
+    send_record(guest, sealed(h, "", c->once, h.once), end);
+    here.serve();
+    REQUIRE(here.guests.size() == 1);
+    CHECK(here.guests[0].said.rank == 1);
 }
 
 TEST_CASE("tls: a death is noticed as without it, and the others shrink", "[tls]") {
