@@ -10,6 +10,8 @@
 #include "support/says.hpp"
 
 #include <colls/elastic.hpp>
+#include <colls/net/detail/connection/tcp_transport.hpp>
+#include <colls/net/detail/forming/door.hpp>
 #include <colls/tls.hpp>
 #include <colls/world.hpp>
 
@@ -395,6 +397,76 @@ TEST_CASE("tls: a rank whose certificate does not fit is refused in words on all
         INFO(seen->text[0] << "\n" << seen->text[1]);
         CHECK(seen->right == 0);
         CHECK(says(seen->text[1], wrong.empty() ? "does not speak TLS" : "certificate is not accepted"));
+    }
+}
+
+TEST_CASE("tls: a door that is served seldom waits for an answer from when it has sent its challenge", "[tls]") {
+    using namespace colls::detail::rendezvous;
+    using hall = colls::detail::door<hello>;
+    const with_environment set("COLLS_TLS", files().of("rank").c_str());
+    meeting_place place(1);
+    hall here(place.take(0), "", "this process");
+    const double end = seconds_now() + patience_s;
+    channel guest{start_connect(place.members[0]), cover_of(true)};
+    REQUIRE(wait_for(guest.fd.get(), POLLOUT, end));
+    colls::detail::arriving in;
+    while (in.read(guest, challenge::bytes) == colls::detail::arriving::not_yet && !guest.cover->is_known()) {
+        here.serve();
+        wait_for(guest.fd.get(), POLLIN, seconds_now() + 0.01);
+    }
+    // From now on nothing but `serve` lets it in. All places are taken, so it has half a second.
+    std::vector<descriptor> crowd;
+    while (crowd.size() + 1 < hall::most_silent) {
+        crowd.push_back(start_connect(place.members[0]));
+        REQUIRE(wait_for(crowd.back().get(), POLLOUT, end));
+    }
+    sleep_seconds(hall::crowded_patience * 1.2);
+    here.serve();
+    while (in.read(guest, challenge::bytes) == colls::detail::arriving::not_yet && seconds_now() < end)
+        wait_for(guest.fd.get(), POLLIN, end);
+    const auto c = parse<challenge>(in.bytes());
+    REQUIRE(c);
+    const hello h{.once = random_bytes<nonce>(), .rank = 1, .size = 2};
+    send_record(guest, sealed(h, "", c->once, h.once), end);
+    here.serve();
+    REQUIRE(here.guests.size() == 1);
+    CHECK(here.guests[0].said.rank == 1);
+}
+
+TEST_CASE("tls: what was sent to a peer that drops the connection before it is known goes on another one", "[tls]") {
+    const with_environment set("COLLS_TLS", files().of("rank").c_str());
+    for (const int sender : {0, 1}) {
+        INFO("from rank " << sender);
+        meeting_place place(2);
+        const int receiver = 1 - sender;
+        tcp_node from(place.take(sender)), to(place.take(receiver));
+        colls::detail::tcp_transport here(from, 5, sender, place.members), there(to, 5, receiver, place.members);
+        ear e, at_peer;
+        here.listening = &e, there.listening = &at_peer;
+        here.linger = there.linger = 0;
+        long sent = 7, got = 0;
+        const message_label label{1, 2, 3};
+        const piece out{reinterpret_cast<std::byte*>(&sent), sizeof sent},
+            in{reinterpret_cast<std::byte*>(&got), sizeof got};
+        here.send(receiver, label, &out, 1);
+        here.tell(receiver, {control_kind::board, 0, 0, 0, "a word"});
+        REQUIRE(until(here, [&] { return to.poll_events(), to.pending() == 1; }));
+        CHECK(here.sent(receiver) == 0);
+        std::vector<descriptor> crowd;  // which drives it out
+        while (crowd.size() < tcp_node::most_silent) {
+            crowd.push_back(start_connect(place.members[static_cast<std::size_t>(receiver)]));
+            REQUIRE(wait_for(crowd.back().get(), POLLOUT, seconds_now() + patience_s));
+            to.poll_events();
+        }
+        crowd.clear();
+        const std::uint64_t wanted = there.receive(sender, label, &in, 1);
+        CHECK(until(there, [&] {
+            here.progress();
+            return (there.received(sender) > wanted && at_peer.count(said_board) == 1) || e.count("lost") > 0;
+        }));
+        INFO(e.text() << at_peer.text());
+        CHECK(got == 7);
+        CHECK(e.events.empty());
     }
 }
 

@@ -915,6 +915,27 @@ TEST_CASE("tcp: of too many connections that are silent, or too early, the oldes
     }
 }
 
+TEST_CASE("tcp: a hello that has come in time is taken, however late it is read", "[tcp_transport]") {
+    meeting_place place(1);
+    tcp_node node(place.take(0));
+    const auto connected_to_it = [&] {
+        descriptor fd = start_connect(place.members[0]);
+        REQUIRE(wait_for(fd.get(), POLLOUT, seconds_now() + patience_s));
+        return fd;
+    };
+    const descriptor said = connected_to_it(), silent = connected_to_it();
+    for (const double end = seconds_now() + patience_s; node.pending() < 2 && seconds_now() < end;) node.poll_events();
+    std::byte hello[peer_hello_bytes];
+    encode(peer_hello{1234, 1, 0}, hello);
+    REQUIRE(send_all(said.get(), hello, sizeof hello, seconds_now() + patience_s) == 0);
+    sleep_seconds(tcp_node::hello_timeout + 0.1);
+    node.poll_events();
+    CHECK(node.pending() == 1);
+    char x;
+    CHECK((recv(said.get(), &x, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN));
+    CHECK(recv(silent.get(), &x, 1, 0) == 0);
+}
+
 TEST_CASE("tcp: stray connections to the listening socket do not disturb the ranks", "[tcp_transport]") {
     EACH_WAY;
     const random_traffic t{77, 30, 10, 400'000};

@@ -24,7 +24,8 @@ public:
     bool is_open() const { return !is_unused() && !is_closed(); }
     /// The hello is behind: frames may arrive.
     bool carries_frames() const { return stage_ == stage::established || stage_ == stage::read_only; }
-    bool can_write() const { return stage_ == stage::established; }
+    /// Under TLS nothing follows the hello before the peer is known: else it would be lost where the peer drops that.
+    bool can_write() const { return stage_ == stage::established && (!cover || cover->is_known()); }
     /// It can be written to now, or may be later.
     bool may_write() const { return stage_ <= stage::established; }
     bool is_closed() const { return stage_ == stage::closed; }
@@ -33,7 +34,7 @@ public:
     /// whatever the peer writes to it would be answered by a reset, and those bytes would be lost.
     bool has_unacknowledged() {
         int bytes = 0;
-        if (can_write() && cover && (cover->flush(fd.get()), cover->has_unsent())) return true;
+        if (may_write() && cover && (cover->flush(fd.get()), cover->has_unsent())) return true;
         return can_write() && ioctl(fd.get(), TIOCOUTQ, &bytes) == 0 && bytes > 0;
     }
 

@@ -232,8 +232,9 @@ private:
         const double now = seconds_now();
         for (std::size_t i = 0; i < pending_.size();) {
             pending_connection& p = *pending_[i];
-            const bool late = now - p.since > (p.hello ? early_timeout_ : hello_timeout);
-            const bool alive = !late && (p.hello || !p.readable || read_hello(p));
+            // What has come is read first: this process may have been away for longer than the timeout.
+            const bool alive = (p.hello || !p.readable || read_hello(p)) &&
+                               now - p.since <= (p.hello ? early_timeout_ : hello_timeout);
             tcp_connection_owner* owner = nullptr;
             for (tcp_connection_owner* t : transports_)
                 if (p.hello && t->group() == p.hello->group) owner = t;

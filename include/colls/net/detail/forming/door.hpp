@@ -60,7 +60,7 @@ public:
         }
         const double limit = now - (accepts(now) ? patience : crowded_patience);
         for (std::size_t i = 0; i < silent_.size(); ++i)  // by number: a refusal adds one
-            if (!hear(silent_[i]) || silent_[i].since < limit) {
+            if (!hear(silent_[i]) || is_late(silent_[i], now, limit)) {
                 if (silent_[i].line.socket) note_uncovered(silent_[i]);
                 silent_[i].line.socket.reset();
             }
@@ -93,10 +93,16 @@ private:
     struct silent {
         peer_line line;
         address from;
-        double since;  ///< when it was accepted, or refused
-        bool refused = false;
+        double since;  ///< when the challenge was sent to it, or it was refused
+        bool refused = false, challenged = false;
     };
 
+    // Under TLS the challenge goes out only when both sides know each other: since then it can answer.
+    static bool is_late(silent& s, double now, double limit) {
+        const auto& cover = s.line.socket->cover;
+        if (!s.challenged && (s.challenged = !cover || cover->is_known())) s.since = now;
+        return s.since < limit;
+    }
     bool accepts(double now) const { return silent_.size() < most_silent && now >= next_accept_; }
     void note_uncovered(const silent& s) {
         if (const auto& cover = s.line.socket->cover; cover && !cover->is_known())
