@@ -340,8 +340,10 @@ private:
         if (asleep_ > 0 && (wants_room_ || !new_sends_.empty() || !new_receives_.empty())) bells_.ring_own();
     }
     /// A send that is over for its caller needs it, too: over TCP it may wait for a connection, or for room in a
-    /// socket.
-    bool needs_driving() const { return !new_sends_.empty() || !new_receives_.empty() || has_sends_ || has_receives_; }
+    /// socket. A receive that is open when the group ends does not: `stop` ends it.
+    bool needs_driving() const {
+        return !new_sends_.empty() || has_sends_ || (!stopped_ && (!new_receives_.empty() || has_receives_));
+    }
     std::uint32_t reasons() const {
         return doorbells::message | (wants_room_ || stopped_ || finishes_ ? doorbells::room : 0);
     }
@@ -356,7 +358,7 @@ private:
         std::uint64_t seen = 0;
         int idle = 0;
         std::unique_lock lock(mutex_);
-        while (!stopped_ || !new_sends_.empty() || has_sends_) {
+        while (!stopped_ || needs_driving()) {
             const bool others_look = steps_ != seen;
             seen = steps_;
             idle = others_look ? 0 : idle + 1;

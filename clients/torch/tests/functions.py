@@ -518,6 +518,23 @@ def messages(rank, n):
         raise AssertionError(gathered)
 
 
+def left_open(rank, n):
+    """A receive that is open ends with its group."""
+    for source in (None, 1):
+        group = dist.new_group()
+        if rank == 0:
+            work = dist.irecv(torch.zeros(3), source, group=group, tag=5)
+            time.sleep(0.2)  # the queue's own thread looks for the message
+            dist.destroy_process_group(group)
+            try:
+                work.wait()
+                raise AssertionError("a message has come that was not sent")
+            except dist.DistBackendError as error:
+                if "destroyed while messages are under way" not in str(error):
+                    raise
+        dist.barrier()
+
+
 def sends_and_rests(rank, n):
     """A message arrives though its sender makes no further call."""
     store = dist.distributed_c10d._get_default_store()
@@ -886,6 +903,9 @@ class functions(unittest.TestCase):
         for transport in ("", "tcp"):
             with self.subTest(transport=transport), unittest.mock.patch.dict(os.environ, COLLS_TRANSPORT=transport):
                 self.everywhere(sends_and_rests, (2, 3))
+
+    def test_open_receives_end_with_their_group(self):
+        run(2, left_open, seconds=20)
 
     def test_works_and_groups(self):
         self.everywhere(works)
