@@ -122,7 +122,9 @@ backend::backend(
     try {
         auto calls = colls::bootstrap(who.rank, who.size, keys, "colls/calls/" + turn);
         auto messages = colls::bootstrap(who.rank, who.size, keys, "colls/messages/" + turn);
-        become(std::make_shared<group>(who, std::move(calls), std::move(messages), how_->timeout, hooks_));
+        const auto g = std::make_shared<group>(who, std::move(calls), std::move(messages), how_->timeout, hooks_);
+        g->uuid = "turn " + turn;  // that of a join is a number
+        become(g);
     } catch (...) {
         std::rethrow_exception(as_torch_error(who));
     }

@@ -26,7 +26,7 @@ class backend final : public c10d::Backend {
         const membership who;
         const std::shared_ptr<call_queue> calls;
         const std::shared_ptr<message_queue> messages;
-        std::string uuid{};                  ///< of the join; empty: it was formed over the store
+        std::string uuid{};                  ///< of the join, or its turn among the groups over the store
         std::vector<std::string> handles{};  ///< by rank, of a join
         mutable std::atomic<std::uint64_t> calls_made{0}, messages_made{0}, monitored{0}, shrunk{0};
     };

@@ -743,6 +743,15 @@ def late(rank, n):
     dist.barrier()
 
 
+def late_in_another_group(rank, n):
+    """A rank that came to a monitored barrier of an earlier group over the same store."""
+    store = dist.distributed_c10d._get_default_store().underlying_store
+    dist.monitored_barrier()
+    dist.destroy_process_group()
+    dist.init_process_group("colls", store=store, rank=rank, world_size=n)
+    late(rank, n)
+
+
 def timeouts(rank, n):
     """A call that a rank does not make ends at the deadline."""
     group = dist.new_group(timeout=datetime.timedelta(seconds=0.5))
@@ -928,7 +937,8 @@ class functions(unittest.TestCase):
         self.everywhere(refused_together, (3,))
 
     def test_monitored_barrier_names_the_missing_rank(self):
-        self.everywhere(late, (2, 3))
+        for f in (late, late_in_another_group):
+            self.everywhere(f, (2, 3))
 
     def test_timeout_names_the_missing_rank(self):
         self.everywhere(timeouts, (2, 3))
