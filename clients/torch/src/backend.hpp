@@ -22,6 +22,13 @@ class backend final : public c10d::Backend {
             : who(of),
               calls(std::make_shared<call_queue>(std::move(for_calls), of, hooks)),
               messages(std::make_shared<message_queue>(std::move(for_messages), of, timeout, hooks)) {}
+        /// A process that was forked from the rank never frees it: the threads that wait in its queues are not there.
+        template <class... A>
+        static std::shared_ptr<group> made_of(A&&... parts) {
+            return {new group(std::forward<A>(parts)...), [rank = getpid()](const group* g) {
+                        if (getpid() == rank) delete g;
+                    }};
+        }
 
         const membership who;
         const std::shared_ptr<call_queue> calls;

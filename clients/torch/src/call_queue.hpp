@@ -105,10 +105,7 @@ public:
     }
     /// Runs what has been queued, and leaves the group. In a process that was forked from the rank it does nothing.
     void stop() {
-        if (getpid() != process_) {
-            for (std::thread& t : workers_) t.detach();
-            return;
-        }
+        if (getpid() != process_) return;
         {
             const std::lock_guard lock(mutex_);
             stopped_ = true;

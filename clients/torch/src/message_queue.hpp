@@ -157,10 +157,7 @@ public:
     }
     /// Finishes sends that have been begun. Receives that are still open are ended by an error, on all ranks.
     void stop() {
-        if (getpid() != process_) {
-            if (worker_.joinable()) worker_.detach();
-            return;
-        }
+        if (getpid() != process_) return;
         {
             const std::lock_guard lock(mutex_);
             stopped_ = true;

@@ -535,6 +535,24 @@ def left_open(rank, n):
         dist.barrier()
 
 
+def forked(rank, n):
+    """A process that is forked from a rank can leave its groups."""
+    dist.all_reduce(torch.ones(2), async_op=True).wait()
+    sent = dist.isend(torch.ones(2), (rank + 1) % n)
+    dist.recv(torch.ones(2), (rank - 1) % n)
+    sent.wait()
+    time.sleep(0.1)  # the threads of the queues wait
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        dist.destroy_process_group()
+        os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    if status != 0:
+        raise AssertionError(f"the child has ended with status {status}")
+    dist.barrier()
+
+
 def sends_and_rests(rank, n):
     """A message arrives though its sender makes no further call."""
     store = dist.distributed_c10d._get_default_store()
@@ -915,6 +933,9 @@ class functions(unittest.TestCase):
 
     def test_open_receives_end_with_their_group(self):
         run(2, left_open, seconds=20)
+
+    def test_forked_process_leaves_its_groups(self):
+        run(2, forked, seconds=40)
 
     def test_works_and_groups(self):
         self.everywhere(works)
