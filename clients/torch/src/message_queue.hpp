@@ -2,6 +2,7 @@
 #pragma once
 
 #include "buffers.hpp"
+#include "callbacks.hpp"
 #include "doorbells.hpp"
 #include "group.hpp"
 #include "work.hpp"
@@ -177,6 +178,8 @@ public:
         spare_.clear();
         packets_ = {};
         data_ = {};
+        lock.unlock();
+        callbacks_.stop();
     }
 
 private:
@@ -420,17 +423,12 @@ private:
             fail_all(why);
             moved = true;
         }
-        decltype(over_) over;
-        over.swap(over_);
+        for (auto& [w, failed] : over_)
+            if (w->end(std::move(failed))) callbacks_.run(std::move(w));
+        over_.clear();
         lock.lock();
         busy_ = false;
         note_state();
-        if (!over.empty()) {  // the callbacks of futures may make calls
-            lock.unlock();
-            for (auto& [w, failed] : over) w->end(std::move(failed));
-            over.clear();
-            lock.lock();
-        }
         if (sleepers_ > 0) changed_.notify_all();
         if (moved && asleep_ > 0) bells_.ring_own();  // another thread's work may be over
         return moved;
@@ -714,6 +712,7 @@ private:
     std::uint64_t steps_ = 0;
     patience patience_;
     std::thread worker_;
+    callbacks callbacks_;
     const pid_t process_ = getpid();
     static inline std::mutex queues_mutex_;
     static inline std::set<message_queue*> queues_;  ///< of the process

@@ -6,6 +6,7 @@ import fractions
 import os
 import signal
 import socket
+import threading
 import time
 import unittest
 import unittest.mock
@@ -604,6 +605,79 @@ def works(rank, n):
     dist.monitored_barrier()
 
 
+def callbacks(rank, n):
+    """Callbacks of futures make calls and wait for them, for works and for futures, whatever others wait for."""
+    def future(start, *arguments, **options):
+        return start(*arguments, **options).get_future()
+
+    def all_reduce():
+        return dist.all_reduce(torch.ones(2), async_op=True)
+
+    store = dist.distributed_c10d._get_default_store()
+    if rank > 0:
+        for turn in range(3):
+            store.get(f"callbacks/{turn}")  # until rank 0 has its callbacks
+            if turn < 2:
+                for _ in range(2 + turn):
+                    dist.all_reduce(torch.ones(2))
+            else:
+                for tag in (3, 4):
+                    dist.send(torch.full((1,), float(tag)), 0, tag=tag)
+                    time.sleep(0.2)
+        dist.barrier()
+        return
+
+    a, b = all_reduce(), all_reduce()
+    then = a.get_future().then(lambda _: b.get_future().wait()[0])
+    store.set("callbacks/0", "")
+    expect("a call that was made before", then.wait(), torch.full((2,), float(n)))
+
+    entered, left = threading.Event(), threading.Event()
+    a = all_reduce()
+    first = a.get_future().then(lambda _: (entered.set(), left.wait(60)) and None)
+    b = all_reduce()
+    second = b.get_future().then(lambda _: future(all_reduce).wait()[0])
+    store.set("callbacks/1", "")
+    entered.wait()
+    b.wait()
+    expect("a call of a second callback", second.wait(), torch.full((2,), float(n)))
+    left.set()
+    first.wait()
+
+    x, y = torch.zeros(1), torch.zeros(1)
+    then = future(dist.irecv, x, 1, tag=3).then(lambda _: future(dist.irecv, y, 1, tag=4).wait() and None)
+    store.set("callbacks/2", "")
+    then.wait()
+    expect("a receive in a callback", [x, y], [torch.full((1,), 3.0), torch.full((1,), 4.0)])
+    dist.barrier()
+
+
+def aborted_callbacks(rank, n):
+    """Where several works end at once, callbacks of one wait for another, and for its future."""
+    def after(work, other):
+        def wait(_):
+            for f in (other.wait, other.get_future().wait):
+                try:
+                    f()
+                    raise AssertionError("it has ended well")
+                except RuntimeError as error:
+                    if "was aborted" not in str(error):
+                        raise
+
+        return work.get_future().then(wait)
+
+    group = dist.new_group()
+    if rank == 0:
+        started = [dist.irecv(torch.zeros(3), 1, group=group, tag=tag) for tag in (1, 2, 3)]
+        calls = [dist.all_reduce(torch.ones(2), group=group, async_op=True) for _ in range(3)]
+        futures = [after(a, b) for works in (started, calls) for a, b in zip(works, works[1:] + works[:1])]
+        time.sleep(0.1)
+        group.abort()
+        for f in futures:
+            f.wait()
+    dist.barrier()
+
+
 def complex_halves(rank, n):
     """torch views them as reals in some calls, and hands them over in others."""
     parts = [torch.view_as_complex(torch.tensor([[r + 1.0, b - 2.0 * r] for b in range(2 * n)]).half())
@@ -939,6 +1013,11 @@ class functions(unittest.TestCase):
 
     def test_works_and_groups(self):
         self.everywhere(works)
+
+    def test_callbacks_of_futures(self):
+        for f in (callbacks, aborted_callbacks):
+            with self.subTest(f=f):
+                run(2, f, seconds=30)
 
     def test_complex_halves(self):
         self.everywhere(complex_halves)
