@@ -122,7 +122,9 @@ backend::backend(
     try {
         auto calls = colls::bootstrap(who.rank, who.size, keys, "colls/calls/" + turn);
         auto messages = colls::bootstrap(who.rank, who.size, keys, "colls/messages/" + turn);
-        become(std::make_shared<group>(who, std::move(calls), std::move(messages), how_->timeout, hooks_));
+        const auto g = group::made_of(who, std::move(calls), std::move(messages), how_->timeout, hooks_);
+        g->uuid = "turn " + turn;  // that of a join is a number
+        become(g);
     } catch (...) {
         std::rethrow_exception(as_torch_error(who));
     }
@@ -212,7 +214,7 @@ backend::group_pointer backend::join(own_endpoint& own, const std::string& uuid,
     auto calls = own.join(uuid, handles, until, std::move(accepted));
     auto messages = own.join(uuid + ", messages", handles, until);
     const membership who{calls.rank(), calls.size(), {}};
-    const auto g = std::make_shared<group>(who, std::move(calls), std::move(messages), how_->timeout, hooks_);
+    const auto g = group::made_of(who, std::move(calls), std::move(messages), how_->timeout, hooks_);
     g->uuid = uuid;
     g->handles = std::move(handles);
     return g;

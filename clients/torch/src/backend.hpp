@@ -22,11 +22,18 @@ class backend final : public c10d::Backend {
             : who(of),
               calls(std::make_shared<call_queue>(std::move(for_calls), of, hooks)),
               messages(std::make_shared<message_queue>(std::move(for_messages), of, timeout, hooks)) {}
+        /// A process that was forked from the rank never frees it: the threads that wait in its queues are not there.
+        template <class... A>
+        static std::shared_ptr<group> made_of(A&&... parts) {
+            return {new group(std::forward<A>(parts)...), [rank = getpid()](const group* g) {
+                        if (getpid() == rank) delete g;
+                    }};
+        }
 
         const membership who;
         const std::shared_ptr<call_queue> calls;
         const std::shared_ptr<message_queue> messages;
-        std::string uuid{};                  ///< of the join; empty: it was formed over the store
+        std::string uuid{};                  ///< of the join, or its turn among the groups over the store
         std::vector<std::string> handles{};  ///< by rank, of a join
         mutable std::atomic<std::uint64_t> calls_made{0}, messages_made{0}, monitored{0}, shrunk{0};
     };

@@ -1,6 +1,7 @@
 // class call_queue: the collective calls of one process group, run one after the other.
 #pragma once
 
+#include "callbacks.hpp"
 #include "group.hpp"
 #include "work.hpp"
 
@@ -53,8 +54,7 @@ public:
         lock.lock();
         TORCH_CHECK(!stopped_, "colls: this process group has been destroyed");
         waiting_.push_back(std::move(call));
-        // A future's callbacks may make further calls and wait for them, in the only thread that would run these.
-        if (workers_.size() == ending_) workers_.emplace_back([this] { serve(); });
+        provide_worker();
         if (!busy_) changed_.notify_all();
         return w;
     }
@@ -88,7 +88,8 @@ public:
         }
         const auto failed = std::make_exception_ptr(c10::DistBackendError(
             {__func__, __FILE__, __LINE__}, "colls: rank " + std::to_string(who_.rank) + ": " + std::string(why)));
-        for (queued_call& c : waiting) c.result->end(failed);  // runs callbacks
+        for (queued_call& c : waiting)
+            if (c.result->end(failed)) callbacks_.run(c.result);
         const std::lock_guard lock(mutex_);
         changed_.notify_all();
     }
@@ -105,20 +106,21 @@ public:
     }
     /// Runs what has been queued, and leaves the group. In a process that was forked from the rank it does nothing.
     void stop() {
-        if (getpid() != process_) {
-            for (std::thread& t : workers_) t.detach();
-            return;
-        }
-        {
-            const std::lock_guard lock(mutex_);
-            stopped_ = true;
-            changed_.notify_all();
-        }
-        for (std::thread& t : workers_) t.get_id() == std::this_thread::get_id() ? t.detach() : t.join();
+        if (getpid() != process_) return;
         std::unique_lock lock(mutex_);
-        workers_.clear();
+        stopped_ = true;
+        changed_.notify_all();
+        while (!workers_.empty()) {
+            std::thread t = std::move(workers_.back());
+            workers_.pop_back();
+            lock.unlock();
+            t.get_id() == std::this_thread::get_id() ? t.detach() : t.join();
+            lock.lock();
+        }
         while (busy_) ++sleepers_, changed_.wait(lock), --sleepers_;
         comm_ = {};
+        lock.unlock();
+        callbacks_.stop();
     }
     const membership& who() const { return who_; }
 
@@ -150,16 +152,21 @@ private:
         lock.unlock();
         const std::exception_ptr failed = attempt(c.timeout, c.body);
         c.body = nullptr;  // tensors are freed without the lock
+        const bool has_future = c.result->end(failed);
         lock.lock();
         busy_ = false;
-        ++ending_;
+        ending_ += has_future;
+        provide_worker();
         if (sleepers_ > 0) changed_.notify_all();
         lock.unlock();
-        c.result->end(failed);  // runs callbacks
+        if (has_future) c.result->complete_future();
         c.result.reset();
         lock.lock();
-        --ending_;
-        if (sleepers_ > 0) changed_.notify_all();
+        ending_ -= has_future;
+    }
+    /// A future's callbacks may wait for calls: one thread more than those that run callbacks is there for these.
+    void provide_worker() {
+        if (!waiting_.empty() && workers_.size() <= ending_) workers_.emplace_back([this] { serve(); });
     }
     void serve() {
         c10::setThreadName("colls_calls");
@@ -187,6 +194,7 @@ private:
     int sleepers_ = 0;                 ///< threads that wait for a change
     std::size_t ending_ = 0;           ///< threads that run callbacks of a work that is over
     std::vector<std::thread> workers_;
+    callbacks callbacks_;  ///< of calls that abort ends
     const pid_t process_ = getpid();
 };
 

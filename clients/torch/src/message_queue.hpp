@@ -2,6 +2,7 @@
 #pragma once
 
 #include "buffers.hpp"
+#include "callbacks.hpp"
 #include "doorbells.hpp"
 #include "group.hpp"
 #include "work.hpp"
@@ -157,10 +158,7 @@ public:
     }
     /// Finishes sends that have been begun. Receives that are still open are ended by an error, on all ranks.
     void stop() {
-        if (getpid() != process_) {
-            if (worker_.joinable()) worker_.detach();
-            return;
-        }
+        if (getpid() != process_) return;
         {
             const std::lock_guard lock(mutex_);
             stopped_ = true;
@@ -180,6 +178,8 @@ public:
         spare_.clear();
         packets_ = {};
         data_ = {};
+        lock.unlock();
+        callbacks_.stop();
     }
 
 private:
@@ -340,8 +340,10 @@ private:
         if (asleep_ > 0 && (wants_room_ || !new_sends_.empty() || !new_receives_.empty())) bells_.ring_own();
     }
     /// A send that is over for its caller needs it, too: over TCP it may wait for a connection, or for room in a
-    /// socket.
-    bool needs_driving() const { return !new_sends_.empty() || !new_receives_.empty() || has_sends_ || has_receives_; }
+    /// socket. A receive that is open when the group ends does not: `stop` ends it.
+    bool needs_driving() const {
+        return !new_sends_.empty() || has_sends_ || (!stopped_ && (!new_receives_.empty() || has_receives_));
+    }
     std::uint32_t reasons() const {
         return doorbells::message | (wants_room_ || stopped_ || finishes_ ? doorbells::room : 0);
     }
@@ -356,7 +358,7 @@ private:
         std::uint64_t seen = 0;
         int idle = 0;
         std::unique_lock lock(mutex_);
-        while (!stopped_ || !new_sends_.empty() || has_sends_) {
+        while (!stopped_ || needs_driving()) {
             const bool others_look = steps_ != seen;
             seen = steps_;
             idle = others_look ? 0 : idle + 1;
@@ -421,17 +423,12 @@ private:
             fail_all(why);
             moved = true;
         }
-        decltype(over_) over;
-        over.swap(over_);
+        for (auto& [w, failed] : over_)
+            if (w->end(std::move(failed))) callbacks_.run(std::move(w));
+        over_.clear();
         lock.lock();
         busy_ = false;
         note_state();
-        if (!over.empty()) {  // the callbacks of futures may make calls
-            lock.unlock();
-            for (auto& [w, failed] : over) w->end(std::move(failed));
-            over.clear();
-            lock.lock();
-        }
         if (sleepers_ > 0) changed_.notify_all();
         if (moved && asleep_ > 0) bells_.ring_own();  // another thread's work may be over
         return moved;
@@ -715,6 +712,7 @@ private:
     std::uint64_t steps_ = 0;
     patience patience_;
     std::thread worker_;
+    callbacks callbacks_;
     const pid_t process_ = getpid();
     static inline std::mutex queues_mutex_;
     static inline std::set<message_queue*> queues_;  ///< of the process

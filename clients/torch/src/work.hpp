@@ -80,17 +80,15 @@ public:
 
     /// Acquire: what the call has written is seen by a thread that finds it over.
     bool over() const { return over_.load(std::memory_order_acquire); }
-    /// Ends it, successfully or with an error. Once.
-    void end(std::exception_ptr failed) {
+    /// Ends it, successfully or with an error. Once. Where it returns true, `complete_future` is to be called next.
+    bool end(std::exception_ptr failed) {
         finish(std::move(failed));
-        c10::intrusive_ptr<c10::ivalue::Future> future;
-        {
-            const std::lock_guard lock(future_mutex_);
-            over_.store(true, std::memory_order_release);
-            future = future_;
-        }
-        if (future) mark(*future);
+        const std::lock_guard lock(future_mutex_);
+        over_.store(true, std::memory_order_release);
+        return static_cast<bool>(future_);
     }
+    /// Runs callbacks, which may make calls, and wait for any work.
+    void complete_future() { mark(*future_); }
     /// The rank that has sent the message, for a receive from any rank.
     void came_from(int rank) { source_ = rank; }
 

@@ -6,6 +6,7 @@ import fractions
 import os
 import signal
 import socket
+import threading
 import time
 import unittest
 import unittest.mock
@@ -518,6 +519,41 @@ def messages(rank, n):
         raise AssertionError(gathered)
 
 
+def left_open(rank, n):
+    """A receive that is open ends with its group."""
+    for source in (None, 1):
+        group = dist.new_group()
+        if rank == 0:
+            work = dist.irecv(torch.zeros(3), source, group=group, tag=5)
+            time.sleep(0.2)  # the queue's own thread looks for the message
+            dist.destroy_process_group(group)
+            try:
+                work.wait()
+                raise AssertionError("a message has come that was not sent")
+            except dist.DistBackendError as error:
+                if "destroyed while messages are under way" not in str(error):
+                    raise
+        dist.barrier()
+
+
+def forked(rank, n):
+    """A process that is forked from a rank can leave its groups."""
+    dist.all_reduce(torch.ones(2), async_op=True).wait()
+    sent = dist.isend(torch.ones(2), (rank + 1) % n)
+    dist.recv(torch.ones(2), (rank - 1) % n)
+    sent.wait()
+    time.sleep(0.1)  # the threads of the queues wait
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        dist.destroy_process_group()
+        os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    if status != 0:
+        raise AssertionError(f"the child has ended with status {status}")
+    dist.barrier()
+
+
 def sends_and_rests(rank, n):
     """A message arrives though its sender makes no further call."""
     store = dist.distributed_c10d._get_default_store()
@@ -567,6 +603,79 @@ def works(rank, n):
             dist.all_reduce(x, group=group)
             expect(f"group {members}", x, torch.full((2,), float(sum(members))))
     dist.monitored_barrier()
+
+
+def callbacks(rank, n):
+    """Callbacks of futures make calls and wait for them, for works and for futures, whatever others wait for."""
+    def future(start, *arguments, **options):
+        return start(*arguments, **options).get_future()
+
+    def all_reduce():
+        return dist.all_reduce(torch.ones(2), async_op=True)
+
+    store = dist.distributed_c10d._get_default_store()
+    if rank > 0:
+        for turn in range(3):
+            store.get(f"callbacks/{turn}")  # until rank 0 has its callbacks
+            if turn < 2:
+                for _ in range(2 + turn):
+                    dist.all_reduce(torch.ones(2))
+            else:
+                for tag in (3, 4):
+                    dist.send(torch.full((1,), float(tag)), 0, tag=tag)
+                    time.sleep(0.2)
+        dist.barrier()
+        return
+
+    a, b = all_reduce(), all_reduce()
+    then = a.get_future().then(lambda _: b.get_future().wait()[0])
+    store.set("callbacks/0", "")
+    expect("a call that was made before", then.wait(), torch.full((2,), float(n)))
+
+    entered, left = threading.Event(), threading.Event()
+    a = all_reduce()
+    first = a.get_future().then(lambda _: (entered.set(), left.wait(60)) and None)
+    b = all_reduce()
+    second = b.get_future().then(lambda _: future(all_reduce).wait()[0])
+    store.set("callbacks/1", "")
+    entered.wait()
+    b.wait()
+    expect("a call of a second callback", second.wait(), torch.full((2,), float(n)))
+    left.set()
+    first.wait()
+
+    x, y = torch.zeros(1), torch.zeros(1)
+    then = future(dist.irecv, x, 1, tag=3).then(lambda _: future(dist.irecv, y, 1, tag=4).wait() and None)
+    store.set("callbacks/2", "")
+    then.wait()
+    expect("a receive in a callback", [x, y], [torch.full((1,), 3.0), torch.full((1,), 4.0)])
+    dist.barrier()
+
+
+def aborted_callbacks(rank, n):
+    """Where several works end at once, callbacks of one wait for another, and for its future."""
+    def after(work, other):
+        def wait(_):
+            for f in (other.wait, other.get_future().wait):
+                try:
+                    f()
+                    raise AssertionError("it has ended well")
+                except RuntimeError as error:
+                    if "was aborted" not in str(error):
+                        raise
+
+        return work.get_future().then(wait)
+
+    group = dist.new_group()
+    if rank == 0:
+        started = [dist.irecv(torch.zeros(3), 1, group=group, tag=tag) for tag in (1, 2, 3)]
+        calls = [dist.all_reduce(torch.ones(2), group=group, async_op=True) for _ in range(3)]
+        futures = [after(a, b) for works in (started, calls) for a, b in zip(works, works[1:] + works[:1])]
+        time.sleep(0.1)
+        group.abort()
+        for f in futures:
+            f.wait()
+    dist.barrier()
 
 
 def complex_halves(rank, n):
@@ -724,6 +833,15 @@ def late(rank, n):
         if rank > 1 and f"Rank {rank} successfully reached monitoredBarrier" not in str(error):
             raise
     dist.barrier()
+
+
+def late_in_another_group(rank, n):
+    """A rank that came to a monitored barrier of an earlier group over the same store."""
+    store = dist.distributed_c10d._get_default_store().underlying_store
+    dist.monitored_barrier()
+    dist.destroy_process_group()
+    dist.init_process_group("colls", store=store, rank=rank, world_size=n)
+    late(rank, n)
 
 
 def timeouts(rank, n):
@@ -887,8 +1005,19 @@ class functions(unittest.TestCase):
             with self.subTest(transport=transport), unittest.mock.patch.dict(os.environ, COLLS_TRANSPORT=transport):
                 self.everywhere(sends_and_rests, (2, 3))
 
+    def test_open_receives_end_with_their_group(self):
+        run(2, left_open, seconds=20)
+
+    def test_forked_process_leaves_its_groups(self):
+        run(2, forked, seconds=40)
+
     def test_works_and_groups(self):
         self.everywhere(works)
+
+    def test_callbacks_of_futures(self):
+        for f in (callbacks, aborted_callbacks):
+            with self.subTest(f=f):
+                run(2, f, seconds=30)
 
     def test_complex_halves(self):
         self.everywhere(complex_halves)
@@ -908,7 +1037,8 @@ class functions(unittest.TestCase):
         self.everywhere(refused_together, (3,))
 
     def test_monitored_barrier_names_the_missing_rank(self):
-        self.everywhere(late, (2, 3))
+        for f in (late, late_in_another_group):
+            self.everywhere(f, (2, 3))
 
     def test_timeout_names_the_missing_rank(self):
         self.everywhere(timeouts, (2, 3))
