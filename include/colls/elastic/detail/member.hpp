@@ -517,7 +517,7 @@ private:
         std::string why;
         std::optional<error> refusal;  // by one that may be a member, and lives: others may admit this one yet
         const auto note_refusal = [&](errc code) {
-            refusal.emplace(code, error_text() << "colls: elastic: not admitted: " << why);
+            return refusal.emplace(code, error_text() << "colls: elastic: not admitted: " << why);
         };
         for (const std::string& text : doors) {
             const char* wrong = "";
@@ -539,8 +539,8 @@ private:
                     const errc code = a->what == rendezvous::verdict::version_skew ? errc::mismatch
                                       : a->what == rendezvous::verdict::failed     ? rendezvous::code_of(*a)
                                                                                    : errc::peer_failed;
+                    if (code == errc::invalid_argument) throw note_refusal(code);
                     if (code != errc::peer_failed) note_refusal(code);
-                    if (code == errc::invalid_argument) throw error(*refusal);
                 } else if (c->over()) {
                     why = c->why();
                     if (c->distrusted()) note_refusal(errc::invalid_argument);
