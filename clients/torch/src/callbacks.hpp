@@ -7,8 +7,10 @@
 
 #include <condition_variable>
 #include <deque>
+#include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace colls_torch {
 
