@@ -660,6 +660,8 @@ TEST_CASE("ofi: over the kernel's TCP messages leave while their receiver comput
         {std::pair<std::string, bool>{"tcp", false}, {"net", false}, {"tcp", true}, {"net", true}}) {
         const names all = providers();
         if (std::find(all.begin(), all.end(), name) == all.end()) continue;
+        // Where a sanitizer has a thread of its own, no settings are made.
+        if (!ofi::arrives_unacknowledged(name.c_str())) continue;
         INFO(name << (late ? ", later than their sender's patience" : ""));
         constexpr std::uint64_t count = 15;
         ofi_shape shape = usual;
