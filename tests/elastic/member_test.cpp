@@ -200,7 +200,8 @@ TEST_CASE("member: options and lists that cannot be are refused in words", "[ela
     CHECK(moved.comm().size() == 0);
 }
 
-TEST_CASE("member: the error of founders says in printable words who does not come, whatever the digest", "[elastic]") {
+TEST_CASE("member: the error of founders names in printable words the one that is missing, whatever the digest",
+    "[elastic]") {
     using namespace colls::detail;
     colls::endpoint own = colls::endpoint::open();
     const char* why = "";

@@ -71,7 +71,7 @@ public:
     /// The ranks that still call, as a group of their own.
     virtual std::unique_ptr<rank_context> shrink(rank_context& from) = 0;
 
-    // Who runs the group's operations, and what waits and searches for senders need where ranks pass messages.
+    // What runs the group's operations, and what waits and searches for senders need where ranks pass messages.
 
     /// The executor of collectives (execute/executor.hpp), and that of messages (execute/operation_state.hpp).
     virtual std::unique_ptr<pending> make_collective(rank_context&) = 0;

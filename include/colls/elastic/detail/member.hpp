@@ -269,7 +269,7 @@ private:
         if (epoch != before) write_record();
     }
     /// The first member writes the list of the members, if there is a store; all hear whether it could. What its store
-    /// throws is no error of the group: nobody shrinks it for that.
+    /// throws is no error of the group, which does not shrink for that.
     [[gnu::cold]] void write_record() {
         for (bool refused = false;;) try {
                 if (door) records.push_back(record_of(epoch, handles));

@@ -236,7 +236,7 @@ private:
         if (completions_) fi_close(&completions_->fid);
         if (addresses_) fi_close(&addresses_->fid);
     }
-    // What is sent may be memory that nobody writes.
+    // What is sent may be read-only memory.
     int add_memory(void* at, std::size_t bytes, std::uint64_t access, fid_mr*& mr) {
         // Keys of the provider's are as good as these, which only must differ.
         int code = fi_mr_reg(of_->domain(lane_), at, bytes, access, 0, of_->next_key(), 0, &mr, nullptr);
