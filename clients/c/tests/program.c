@@ -1090,7 +1090,8 @@ static void death(colls_comm comm) {
     if (rank_ == 0) printf("%s\n", colls_error_text());
     OK(colls_shrink(comm, &rest));
     use_group(rest, size_ - 1);
-    // One that leaves on purpose, after the others' call: what has come to a rank does not keep it from hearing of an abort first.
+    // One that leaves on purpose, after the others' call: what has come to a rank does not keep it from hearing of an
+    // abort first.
     wait_for_ranks(size_ - 1);
     if (rank_ == 0) OK(colls_abort(rest, "enough"));
     EXPECT(colls_barrier(rest, NULL) == COLLS_PEER_FAILED && strstr(colls_error_text(), "enough"));
