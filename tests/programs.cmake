@@ -57,7 +57,7 @@ set_source_files_properties(support/matrix.cpp PROPERTIES COMPILE_OPTIONS "$<$<B
 set_source_files_properties(support/schedules.cpp PROPERTIES COMPILE_OPTIONS "${plain_options}")
 
 # scripts/test-verbs runs programs that are linked to ${over_networks} over verbs, on machines with a device; tests of ofi/ run them over
-# libfabric.
+# libfabric, those of failures/ with TLS.
 set(over_networks "")
 if(TARGET colls::verbs)
     add_library(colls_test_verbs OBJECT support/verbs_hook.cpp)
@@ -68,6 +68,11 @@ if(TARGET colls::ofi)
     add_library(colls_test_ofi OBJECT support/ofi_hook.cpp)
     target_link_libraries(colls_test_ofi PUBLIC colls_development colls::ofi)
     list(APPEND over_networks colls_test_ofi)
+endif()
+if(TARGET colls::tls)
+    add_library(colls_test_tls OBJECT support/tls_hook.cpp)
+    target_link_libraries(colls_test_tls PUBLIC colls_development colls::tls)
+    list(APPEND over_networks colls_test_tls)
 endif()
 
 # colls_test(NAME ...): the program NAME_test.cpp of this folder, and its test NAME_test. Before the file's name, NAME may have that of a
