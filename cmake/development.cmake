@@ -71,6 +71,19 @@ endif()
 add_library(colls_development INTERFACE)
 target_link_libraries(colls_development INTERFACE colls::colls colls_flags)
 
+# colls_with_verbs, colls_with_ofi, colls_with_tls: what is linked to one has that beside TCP. (Their headers set themselves up.)
+foreach(header IN ITEMS transports/verbs transports/ofi tls)
+    get_filename_component(network ${header} NAME)
+    if(TARGET colls::${network})
+        set(source ${CMAKE_CURRENT_BINARY_DIR}/networks/${network}.cpp)
+        file(CONFIGURE OUTPUT ${source} CONTENT "#include <colls/${header}.hpp>\n")
+        add_library(colls_with_${network} OBJECT EXCLUDE_FROM_ALL ${source})
+        set_target_properties(colls_with_${network} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
+                                                               VISIBILITY_INLINES_HIDDEN ON)
+        target_link_libraries(colls_with_${network} PUBLIC colls_development colls::${network})
+    endif()
+endforeach()
+
 # <colls/colls.hpp>, precompiled where g++ finds it before the header itself: programs that include it first, and are not optimised,
 # take a third of the time to compile. (Another way than target_precompile_headers, by which a program compiles without its includes.)
 set(colls_precompiled_flags -std=c++20 -Wpedantic -DCOLLS_SEPARATE)

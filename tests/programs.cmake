@@ -58,22 +58,8 @@ set_source_files_properties(support/schedules.cpp PROPERTIES COMPILE_OPTIONS "${
 
 # scripts/test-verbs runs programs that are linked to ${over_networks} over verbs, on machines with a device; tests of ofi/ run them over
 # libfabric, those of failures/ with TLS.
-set(over_networks "")
-if(TARGET colls::verbs)
-    add_library(colls_test_verbs OBJECT support/verbs_hook.cpp)
-    target_link_libraries(colls_test_verbs PUBLIC colls_development colls::verbs)
-    list(APPEND over_networks colls_test_verbs)
-endif()
-if(TARGET colls::ofi)
-    add_library(colls_test_ofi OBJECT support/ofi_hook.cpp)
-    target_link_libraries(colls_test_ofi PUBLIC colls_development colls::ofi)
-    list(APPEND over_networks colls_test_ofi)
-endif()
-if(TARGET colls::tls)
-    add_library(colls_test_tls OBJECT support/tls_hook.cpp)
-    target_link_libraries(colls_test_tls PUBLIC colls_development colls::tls)
-    list(APPEND over_networks colls_test_tls)
-endif()
+set(over_networks $<TARGET_NAME_IF_EXISTS:colls_with_verbs> $<TARGET_NAME_IF_EXISTS:colls_with_ofi>
+                  $<TARGET_NAME_IF_EXISTS:colls_with_tls>)
 
 # colls_test(NAME ...): the program NAME_test.cpp of this folder, and its test NAME_test. Before the file's name, NAME may have that of a
 # folder: schedules/ring is ring_test.cpp, the target schedules_ring_test, and the test schedules/ring_test.

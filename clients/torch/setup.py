@@ -32,9 +32,18 @@ if not os.path.exists(os.path.join(include, "colls", "colls.hpp")):
 with open(os.path.join(include, "colls", "config.hpp")) as config:
     version = ".".join(re.findall(r"^#define COLLS_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)$", config.read(), re.M))
 
+# Networks beside TCP: their headers set themselves up.
+headers = {"verbs": "transports/verbs", "ofi": "transports/ofi", "tls": "tls"}
+network_libraries = {"verbs": ["ibverbs"], "ofi": ["fabric"], "tls": ["ssl", "crypto"]}
+networks = [n for n in re.split("[;, ]+", os.environ.get("COLLS_TORCH_NETWORKS", "")) if n]
+if set(networks) - set(headers):
+    sys.exit(f"colls_torch: COLLS_TORCH_NETWORKS is '{' '.join(networks)}': it takes verbs, ofi and tls")
+
 # Nothing is left beside the sources: pip builds here, in place. (Options of the command line come first.)
 scratch = tempfile.mkdtemp(prefix="colls_torch_")
 atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+with open(os.path.join(scratch, "networks.cpp"), "w") as file:
+    file.writelines(f"#include <colls/{headers[n]}.hpp>\n" for n in networks)
 
 
 class source_distribution(sdist):
@@ -76,9 +85,10 @@ if torch is not None:
     extensions = [
         CppExtension(
             "colls_torch._backend",
-            ["src/backend.cpp", "src/module.cpp", "src/views.cpp"]
+            ["src/backend.cpp", "src/module.cpp", "src/views.cpp", file.name]
             + [os.path.join(include, "colls", "src", f"{unit}.cpp") for unit in ("calls", "network", "folds", "dynamic")],
             include_dirs=[include],
+            libraries=[library for n in networks for library in network_libraries[n]],
             define_macros=[("COLLS_SEPARATE", None)],
             extra_compile_args=["-std=c++20", "-O2", "-g0"],
         )

@@ -39,14 +39,16 @@ public:
 /// COLLS_TLS are of no use. Null: the program does not include tls.hpp.
 inline std::unique_ptr<stream_cover> (*make_cover)(bool connects) = nullptr;
 
+/// What users of other languages read, where a network is not in their library.
+inline constexpr char for_clients[] = " (C, Python: build with COLLS_C_NETWORKS; torch: COLLS_TORCH_NETWORKS)";
 inline bool is_covered() { return variable("COLLS_TLS") != nullptr; }
 /// None where COLLS_TLS is not set. Throws.
 [[gnu::cold]] inline std::unique_ptr<stream_cover> cover_of(bool connects) {
     if (!is_covered()) return nullptr;
     if (make_cover == nullptr)
         throw error(errc::unsupported,
-            "colls: COLLS_TLS asks for TLS, which this program does not have: include <colls/tls.hpp>, and link "
-            "colls::tls");
+            error_text() << "colls: COLLS_TLS asks for TLS, which this program does not have: include "
+                         << "<colls/tls.hpp>, and link colls::tls" << for_clients);
     return make_cover(connects);
 }
 

@@ -60,7 +60,7 @@ inline std::shared_ptr<inter_node_transport> inter_node_transport_for(
     if (open == nullptr)
         throw_of_rank(rank, errc::unsupported,
             error_text() << "COLLS_TRANSPORT asks for " << name << ", which this program does not have: include "
-                         << "<colls/transports/" << name << ".hpp>, and link colls::" << name);
+                         << "<colls/transports/" << name << ".hpp>, and link colls::" << name << for_clients);
     return open(rank, own, place);
 }
 

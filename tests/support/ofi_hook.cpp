@@ -1,2 +1,0 @@
-// A test that links this accepts COLLS_TRANSPORT=ofi.
-#include <colls/transports/ofi.hpp>

@@ -1,2 +1,0 @@
-// A test that links this accepts COLLS_TRANSPORT=verbs.
-#include <colls/transports/verbs.hpp>
