@@ -867,7 +867,8 @@ TEST_CASE("verbs: a peer's leave is reported behind its messages, or at once whe
     const auto said_by = [](colls::detail::rdma::wiring step, std::uint64_t b) {
         return control_message{control_kind::wiring, static_cast<std::uint64_t>(step), b, 0, ""};
     };
-    for (const char* const how : {"in order", "abandoned", "mismatched", "before any message"}) {
+    for (const char* const how :
+        {"in order", "abandoned", "mismatched", "before any message", "without a queue pair of its own"}) {
         INFO(how);
         const std::string what = how;
         std::uint64_t out = 7, in = 0;  // where the sender leaves, it writes what is left
