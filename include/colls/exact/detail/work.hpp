@@ -4,6 +4,7 @@
 
 #include <colls/blocks.hpp>
 #include <colls/collectives.hpp>
+#include <colls/detail/call/make_request.hpp>
 #include <colls/detail/support/composite_call.hpp>
 #include <colls/exact/detail/lanes.hpp>
 #include <colls/exact/exact_sum.hpp>
