@@ -150,7 +150,7 @@ TEST_CASE("dynamic: what op::exact refuses, after which the group goes on", "[dy
         refuses([&] { dynamic::all_reduce(comm, floats, in_column, op::exact); }, "layouts");
         refuses([&] { dynamic::reduce(comm, in_column, floats, op::exact, 0); }, "layouts");
         const std::vector<std::size_t> counts{2, 2, 2}, displacements{4, 2, 0};
-        refuses([&] { dynamic::reduce_scatter_v(comm, floats, others, counts, op::exact); }, "counts");
+        refuses([&] { dynamic::reduce_scatter_v(comm, floats, others, counts, op::exact); }, "should hold 6");
         refuses([&] { dynamic::reduce_scatter_v(comm, all, plain, {counts, displacements}, op::exact); },
             "neither layouts nor displacements");
         dynamic::reduce_scatter_v(comm, all, plain, counts, op::exact);

@@ -12,8 +12,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cfenv>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -21,6 +23,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 using namespace support;
@@ -453,7 +456,75 @@ TEST_CASE("exact calls: more ranks than doubles hold, long buffers, no elements"
         const std::size_t half_of_all = std::size_t{1} << 63;
         const std::vector<std::size_t> wrapping{half_of_all, half_of_all + 1, 2};  // together 3
         const std::string sum = refusal_of([&] { colls::reduce_scatter_v(comm, in, out, wrapping, colls::exact); });
-        expect(sum.find("not those of the ranks' blocks") != std::string::npos, sum);
+        expect(sum.find("the counts add up to more than 2^63 elements") != std::string::npos, sum);
+    });
+}
+
+TEST_CASE("exact calls: what a rank passes wrongly is refused before it is read, and the others are told", "[exact]") {
+    // With a schedule, by several calls; without, at once.
+    const auto each = [](auto call) {
+        for (const bool named : {false, true}) {
+            std::atomic<int> refused{0}, told{0}, over{0};
+            colls::threads::run(3, [&](colls::communicator& comm) {
+                comm.set_timeout(std::chrono::seconds(60));
+                try {
+                    call(comm, named, comm.rank() == 1);
+                    colls::barrier(comm);
+                } catch (const colls::error& e) {
+                    refused += comm.rank() == 1 && e.code() == colls::errc::invalid_argument;
+                    told += comm.rank() != 1 && e.code() == colls::errc::peer_failed && e.peer() == 1 &&
+                            std::string(e.what()).find("refused") != std::string::npos;
+                }
+                ++over;
+                while (over < 3) std::this_thread::yield();  // rank 1 does not leave before
+            });
+            CHECK(refused == 1);
+            CHECK(told == 2);
+        }
+    };
+    const auto floats = [](std::size_t count, float* from) { return std::span<float>(from, count); };
+    const std::vector<std::size_t> right_counts{1, 2, 3}, wrong_counts{1, 2, 2};
+    each([&](colls::communicator& comm, bool named, bool wrong) {
+        std::vector<float> in(6), out(6);
+        const auto from = floats(wrong ? 5 : 6, in.data());
+        named ? colls::all_reduce<colls::ring>(comm, from, out, colls::exact)
+              : colls::all_reduce(comm, from, out, colls::exact);
+    });
+    each([&](colls::communicator& comm, bool named, bool wrong) {
+        std::vector<float> in(6), out(6);
+        const auto from = floats(6, wrong ? nullptr : in.data());
+        named ? colls::all_reduce<colls::ring>(comm, from, out, colls::exact)
+              : colls::all_reduce(comm, from, out, colls::exact);
+    });
+    each([&](colls::communicator& comm, bool named, bool wrong) {
+        std::vector<float> all(12);
+        const auto to = floats(6, all.data() + (wrong ? 1 : 6));
+        named ? colls::all_reduce<colls::ring>(comm, floats(6, all.data()), to, colls::exact)
+              : colls::all_reduce(comm, floats(6, all.data()), to, colls::exact);
+    });
+    each([&](colls::communicator& comm, bool named, bool wrong) {
+        std::vector<float> in(6), out(6);
+        named ? colls::reduce<colls::ring>(comm, in, out, colls::exact, wrong ? 3 : 0)
+              : colls::reduce(comm, in, out, colls::exact, wrong ? 3 : 0);
+    });
+    each([&](colls::communicator& comm, bool named, bool wrong) {
+        std::vector<float> in(6), out(wrong ? 1 : 2);
+        named ? colls::reduce_scatter<colls::ring>(comm, in, out, colls::exact)
+              : colls::reduce_scatter(comm, in, out, colls::exact);
+    });
+    each([&](colls::communicator& comm, bool named, bool wrong) {
+        const std::vector<std::size_t>& counts = wrong ? wrong_counts : right_counts;
+        std::vector<float> in(6), out(right_counts[static_cast<std::size_t>(comm.rank())]);
+        named ? colls::reduce_scatter_v<colls::ring>(comm, in, out, counts, colls::exact)
+              : colls::reduce_scatter_v(comm, in, out, counts, colls::exact);
+    });
+    each([&](colls::communicator& comm, bool named, bool wrong) {
+        std::vector<float> in(6), out(6);
+        const auto to = floats(wrong ? 5 : 6, out.data());
+        if (named)
+            colls::exact_all_reduce<float, colls::ring>(comm, 6)(in, to);
+        else
+            colls::exact_all_reduce<float>(comm, 6)(in, to);
     });
 }
 

@@ -11,6 +11,8 @@
 #include <colls/patterns/top_k.hpp>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -19,6 +21,7 @@
 #include <random>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 using namespace colls;
@@ -387,6 +390,56 @@ TEST_CASE("compressed and top-k: one object serves several groups in turn, with 
             expect(bytes_of(y) == bytes_of(sparse[index(t)][index(comm.rank())]), "another sparse sum");
         }
     });
+}
+
+TEST_CASE("compressed: after an error of the group the next sum is over another one", "[patterns]") {
+    std::atomic<int> failed{0}, right{0};
+    on_threads(3, [&](communicator& comm) {
+        if (comm.rank() == 2) return;
+        const std::size_t count = 700;
+        const compression how{.error_feedback = false, .chunk = 256};
+        compressed_all_reduce<colls::bfloat16> exchange(count, how), started(count, how);
+        floats x(count, 1.0f), gone(count, 1.0f);
+        const auto fails = [&](auto call) {
+            try {
+                call();
+            } catch (const colls::error& e) {
+                failed += e.code() == colls::errc::peer_failed;
+            }
+        };
+        fails([&] { exchange(comm, x); });
+        fails([&] { started.start(comm, gone), started.wait(); });
+        gone = {};
+        communicator rest = comm.shrink();
+        for (auto* of : {&exchange, &started}) {
+            x.assign(count, 1.0f);
+            (*of)(rest, x);
+            right += x == floats(count, 2.0f);
+        }
+    });
+    CHECK(failed == 4);
+    CHECK(right == 4);
+}
+
+TEST_CASE("compressed and top-k: ranks that wait for one with a wrong buffer are told", "[patterns]") {
+    for (const bool largest : {false, true}) {
+        std::atomic<int> told{0}, over{0};
+        on_threads(2, [&](communicator& comm) {
+            comm.set_timeout(std::chrono::seconds(60));
+            compressed_all_reduce<int8> exchange(500);
+            top_k_all_reduce top(500, 5);
+            floats x(comm.rank() == 1 ? 499 : 500);
+            try {
+                largest ? top(comm, x) : exchange(comm, x);
+            } catch (const colls::error& e) {
+                told += e.code() == (comm.rank() == 1 ? colls::errc::invalid_argument : colls::errc::peer_failed) &&
+                        lacks(e.what(), {"holds 499 floats"}) == "";
+            }
+            ++over;
+            while (over < 2) std::this_thread::yield();  // rank 1 does not leave before
+        });
+        CHECK(told == 2);
+    }
 }
 
 TEST_CASE("compressed: refuses a buffer of another length", "[patterns]") {

@@ -9,7 +9,9 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
 using colls::token_exchange;
@@ -167,6 +169,25 @@ TEST_CASE("token_exchange: a caller's refusal is told on all ranks", "[token_exc
     });
     CHECK(refused == 1);
     CHECK(told == 3);
+}
+
+TEST_CASE("token_exchange: ranks that wait for one with a wrong buffer are told", "[token_exchange]") {
+    std::atomic<int> told{0}, over{0};
+    colls::threads::run(2, [&](colls::communicator& comm) {
+        comm.set_timeout(std::chrono::seconds(60));
+        const std::vector<int> to{0, 1};
+        token_exchange exchange(comm, to);
+        std::vector<int> in(comm.rank() == 1 ? 5 : 4), out(4);
+        try {
+            exchange.dispatch(in, out, 2);
+        } catch (const colls::error& e) {
+            told += e.code() == (comm.rank() == 1 ? colls::errc::invalid_argument : colls::errc::peer_failed) &&
+                    support::says(e.what(), "the input has 5 elements");
+        }
+        ++over;
+        while (over < 2) std::this_thread::yield();  // rank 1 does not leave before
+    });
+    CHECK(told == 2);
 }
 
 TEST_CASE("token_exchange: a buffer of another length is refused in words", "[token_exchange]") {

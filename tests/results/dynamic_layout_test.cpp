@@ -636,6 +636,10 @@ TEST_CASE("dynamic: sizes, strides and offsets that have overflowed are refused"
     refused([&] { data_layout::indexed(sizes{0, 1}, sizes{half_of_all - 1, half_of_all - 2}); });
     const data_layout longest = data_layout::vector(2, 4, half_of_all - 5);
     CHECK(longest.extent() == half_of_all - 1);
+    // Nothing, however often, takes no time.
+    const data_layout nothing = data_layout::vector(far, 0, 0).repeated(2, 5);
+    CHECK(nothing.size() == 0);
+    CHECK(nothing.extent() == 5);
 
     CHECK_NOTHROW(run_over("threads", 2, [&](auto& comm) {
         checked x(40 * sizeof(int));

@@ -9,6 +9,7 @@
 #include <colls/verbs/detail/lanes.hpp>
 #include <colls/verbs/detail/verbs_transport.hpp>
 
+#include <malloc.h>
 #include <atomic>
 #include <functional>
 
@@ -867,7 +868,8 @@ TEST_CASE("verbs: a peer's leave is reported behind its messages, or at once whe
     const auto said_by = [](colls::detail::rdma::wiring step, std::uint64_t b) {
         return control_message{control_kind::wiring, static_cast<std::uint64_t>(step), b, 0, ""};
     };
-    for (const char* const how : {"in order", "abandoned", "mismatched", "before any message"}) {
+    for (const char* const how :
+        {"in order", "abandoned", "mismatched", "before any message", "without a queue pair of its own"}) {
         INFO(how);
         const std::string what = how;
         std::uint64_t out = 7, in = 0;  // where the sender leaves, it writes what is left
@@ -882,6 +884,9 @@ TEST_CASE("verbs: a peer's leave is reported behind its messages, or at once whe
         if (what == "before any message") {
             two.controls[0]->listening->heard(1, {control_kind::leave, 0, 0, 0, ""});
             CHECK(heard.count(said_leave) == 1);
+        } else if (what == "without a queue pair of its own") {
+            receiver->receive(1, label_of(1, 0, 0), &pi, 1);  // whose greeting it does not read any more
+            two.controls[0]->listening->heard(1, {control_kind::leave, 0, 0, 0, ""});
         } else {
             receiver->receive(1, label_of(1, 0, what == "mismatched" ? 1 : 0), &pi, 1);
             sender->send(0, label_of(1, 0, 0), &po, 1);
@@ -1542,6 +1547,30 @@ TEST_CASE("verbs: the last message of an operation is signalled where the device
         if (e.what.signalled) signalled.push_back(e.what.id);
     CHECK(signalled == std::vector<std::uint64_t>{127, 255});
     CHECK(p.transport->offloads());
+}
+
+TEST_CASE("verbs: what a peer says of messages that go by slots all the same takes no memory", "[verbs_transport]") {
+    two_transports t({.slots = 8, .slot_bytes = 64, .notices = 4});
+    verbs_transport &from = *t.transports[0], &to = *t.transports[1];
+    std::vector<std::byte> data(200), place(200);
+    const piece out{data.data(), data.size()}, in{place.data(), place.size()};
+    // (Under the sanitizers it is 0.)
+    const auto used = [] {
+        const auto all = mallinfo2();
+        return all.uordblks + all.hblkhd;
+    };
+    std::size_t before = 0;
+    for (std::uint64_t i = 0; i < 10'000; ++i) {
+        to.receive(0, label_of(0, 1, i), &in, 1);
+        to.progress(), t.exchange_control(), to.progress(), from.progress();
+        from.send(1, label_of(0, 1, i), &out, 1);
+        for (int k = 0; k < 2; ++k) from.progress(), to.progress();
+        t.net->clear_log();
+        if (i == 1000) before = used();
+    }
+    CHECK(to.received(0) == 10'000);
+    CHECK(used() < before + 1'000'000);  // each has 592 bytes
+    for (const auto& w : t.transports) w->abandon();
 }
 
 TEST_CASE("verbs: what a peer throws away counts as sent, and goes no more", "[verbs_transport]") {

@@ -18,6 +18,9 @@ public:
     }
 
     colls::communicator& comm() { return comm_; }
+    void need_result(const void* at) {
+        checked([&] { need(function_, at, "for the result"); });
+    }
     dynamic::options how() const {
         return {.schedule = options_.schedule ? options_.schedule : "", .reproducible = options_.reproducible == 1};
     }
@@ -121,19 +124,21 @@ constexpr bool is_message(std::string_view name) { return name == "send" || name
             dynamic::blocking::name(UNPACK in_words);           \
         });                                                     \
     }
-#define STARTED(name, parameters, in_words)                                      \
-    colls_status colls_start_##name(UNPACK parameters, colls_request* request) { \
-        return made(__func__, request, [&, function = __func__] {                \
-            call c(function, comm, options, is_message(#name));                  \
-            return dynamic::start::name(UNPACK in_words);                        \
-        });                                                                      \
+#define STARTED(name, parameters, in_words)                                             \
+    colls_status colls_start_##name(UNPACK parameters, colls_request* request) {        \
+        return guarded(__func__, [&, function = __func__] {                             \
+            call c(function, comm, options, is_message(#name));                         \
+            c.need_result(request);                                                     \
+            *request = handle_of<colls_request>(dynamic::start::name(UNPACK in_words)); \
+        });                                                                             \
     }
-#define PREPARED(name, parameters, in_words)                                 \
-    colls_status colls_prepare_##name(UNPACK parameters, colls_plan* plan) { \
-        return made(__func__, plan, [&, function = __func__] {               \
-            call c(function, comm, options, is_message(#name));              \
-            return dynamic::prepare::name(UNPACK in_words);                  \
-        });                                                                  \
+#define PREPARED(name, parameters, in_words)                                        \
+    colls_status colls_prepare_##name(UNPACK parameters, colls_plan* plan) {        \
+        return guarded(__func__, [&, function = __func__] {                         \
+            call c(function, comm, options, is_message(#name));                     \
+            c.need_result(plan);                                                    \
+            *plan = handle_of<colls_plan>(dynamic::prepare::name(UNPACK in_words)); \
+        });                                                                         \
     }
 #define ALL_FORMS(name, parameters, in_words) \
     BLOCKING(name, parameters, in_words)      \

@@ -1049,6 +1049,20 @@ static void refusals(colls_comm comm) {
         REFUSED(
             colls_all_reduce(rest, x, x, rank_ == 0 ? 3 : 4, COLLS_INT32, COLLS_SUM, NULL), COLLS_MISMATCH, "count");
         OK(colls_comm_free(&rest));
+        // One rank without a place for its request, or with a wrong block of a sum that is several calls.
+        for (i = 0; i < 2; ++i) {
+            float floats[128] = {0};
+            const size_t block = rank_ == 0 ? 2 : 1, all = (size_t)size_;
+            OK(colls_split(fresh, 0, 0, &rest));
+            const colls_status got =
+                i == 1 ? colls_reduce_scatter(rest, floats, all, floats + all, block, COLLS_FLOAT32, COLLS_EXACT, NULL)
+                : rank_ == 0 ? colls_start_all_reduce(rest, x, y, 3, COLLS_INT32, COLLS_SUM, NULL, NULL)
+                             : colls_all_reduce(rest, x, y, 3, COLLS_INT32, COLLS_SUM, NULL);
+            refused_at(__LINE__, got, rank_ == 0 ? argument : COLLS_PEER_FAILED,
+                rank_ == 0 ? "rank 0 in" : "rank 0 refused this call");
+            if (rank_ == 0) usleep(500000);
+            OK(colls_comm_free(&rest));
+        }
         OK(colls_comm_free(&fresh));
     }
 }

@@ -17,13 +17,13 @@
 
 #include <colls/blocks.hpp>
 #include <colls/collectives.hpp>
-#include <colls/detail/support/sizes.hpp>
 #include <colls/exact/detail/work.hpp>
 #include <colls/exact/exact_sum.hpp>
 
 #include <cstddef>
 #include <span>
 #include <type_traits>
+#include <utility>
 
 namespace colls::inline v1 {
 
@@ -43,7 +43,9 @@ public:
     /// them is not of count() elements, and as all_reduce.
     void operator()(std::span<const T> in, std::span<T> out) {
         if (in.size() != count_ || out.size() != count_)
-            detail::refuse_exact(*comm_, "colls: exact_all_reduce: a buffer has not count() elements");
+            detail::refuse_call(comm_->handle(), errc::invalid_argument,
+                detail::error_text() << "colls: rank " << comm_->rank()
+                                     << " in exact_all_reduce: a buffer has not count() elements");
         call_(in, out);
     }
     /// The same in place.
@@ -63,8 +65,6 @@ void all_reduce(communicator& comm, In&& in, Out&& out, const exact_t&, const V&
     using T = detail::element_of<Out>;
     const std::span<T> to(out);
     const std::span<const T> from(in);
-    if (from.size() != to.size())
-        detail::refuse_exact(comm, "colls: all_reduce with colls::exact: input and output differ in length");
     detail::exact_call<T, Schedule, V...>(comm, to.size())(from, to, schedule...);
 }
 /// The same in place.
@@ -80,12 +80,9 @@ void reduce(communicator& comm, In&& in, Out&& out, const exact_t&, int root, co
     using T = std::remove_const_t<detail::element_of<In>>;
     const std::span<const T> from(in);
     const std::span<T> to(out);
-    if (root < 0 || root >= comm.size())
-        detail::refuse_exact(comm, "colls: reduce with colls::exact: the root is out of range");
-    if (comm.rank() == root && from.size() != to.size())
-        detail::refuse_exact(comm, "colls: reduce with colls::exact: input and output differ in length");
     if (detail::exact_at_once<Schedule, V...>(comm, detail::exact_few_to_root))
         return blocking::reduce(comm, from, to, exact, root);
+    detail::check_exact(comm, detail::request(collective::reduce, root), from, to);
     const detail::exact_call_scope<T> whole(comm, collective::reduce, from.size(), root);
     detail::exact_work<T> work(comm, from.size());
     work.template contribute<automatic>(from);
@@ -99,16 +96,14 @@ void reduce_scatter(communicator& comm, In&& in, Out&& out, const exact_t&, cons
     using T = detail::element_of<Out>;
     const std::span<const T> from(in);
     const std::span<T> to(out);
-    const buffer_block own = block_of(from.size(), comm.size(), comm.rank());
-    if (to.size() != own.size)
-        detail::refuse_exact(comm, "colls: reduce_scatter with colls::exact: the output is not as long as the block");
     if (detail::exact_at_once<Schedule, V...>(comm, detail::exact_few_ranks))
         return blocking::reduce_scatter(comm, from, to, exact);
+    detail::check_exact(comm, detail::request(collective::reduce_scatter), from, to);
     const detail::exact_call_scope<T> whole(comm, collective::reduce_scatter, from.size());
     detail::exact_work<T> work(comm, from.size());
     work.template contribute<automatic>(from);
     work.template add_blocks<Schedule>(schedule...);
-    work.round(own, to.data());
+    work.round(block_of(from.size(), comm.size(), comm.rank()), to.data());
 }
 
 /// reduce_scatter_v with colls::exact on numbers.
@@ -119,21 +114,16 @@ void reduce_scatter_v(
     const std::span<const T> from(in);
     const std::span<T> to(out);
     const std::span<const std::size_t> sizes(counts);
-    const auto rank = static_cast<std::size_t>(comm.rank());
-    std::size_t all = 0, before = 0;
-    for (std::size_t r = 0; r < sizes.size(); ++r) {
-        all = detail::capped_sum(all, sizes[r]);
-        before += r < rank ? sizes[r] : 0;
-    }
-    if (sizes.size() != static_cast<std::size_t>(comm.size()) || all != from.size() || sizes[rank] != to.size())
-        detail::refuse_exact(
-            comm, "colls: reduce_scatter_v with colls::exact: the counts are not those of the ranks' blocks");
     if (detail::exact_at_once<Schedule, V...>(comm, detail::exact_few_ranks))
         return blocking::reduce_scatter_v(comm, from, to, sizes, exact);
+    detail::request q(collective::reduce_scatter);
+    detail::set_counts(q, q.sends, sizes);
+    detail::check_exact(comm, std::move(q), from, to);
+    buffer_block own{0, to.size()};
+    for (int r = 0; r < comm.rank(); ++r) own.offset += sizes[static_cast<std::size_t>(r)];
     const detail::exact_call_scope<T> whole(comm, collective::reduce_scatter, from.size());
     detail::exact_work<T> work(comm, from.size());
     work.template contribute<automatic>(from);
-    const buffer_block own{before, to.size()};
     work.template add_blocks<Schedule>(own, sizes, schedule...);
     work.round(own, to.data());
 }

@@ -42,7 +42,8 @@ double clip_by_global_norm(communicator& comm, const std::vector<std::span<T>>& 
     constexpr bool is_exact = std::is_same_v<Op, exact_t>;
     static_assert(is_exact || std::is_same_v<Op, sum_t>, "colls: clip_by_global_norm takes colls::sum or colls::exact");
     if (!(max_norm > 0))
-        throw error(errc::invalid_argument, "colls: clip_by_global_norm: max_norm must be positive", comm.rank());
+        detail::refuse_call(
+            comm.handle(), errc::invalid_argument, "colls: clip_by_global_norm: max_norm must be positive");
     std::conditional_t<is_exact, exact_sum<double>, double> squares{};
     for (const std::span<T>& gradient : gradients) {
         std::span<const T> own = gradient;

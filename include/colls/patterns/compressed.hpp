@@ -33,6 +33,7 @@
 #include <cstdint>
 #include <span>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace colls::inline v1 {
@@ -103,26 +104,28 @@ public:
     void start(communicator& comm, std::span<float> x) {
         check(comm, x.size());
         x_ = x;
+        std::vector<operation> all;  // after an error none is in flight
         for (std::size_t at = 0; at < buffer_.size(); at += chunk_) {
             const part p = part_at(at);
             detail::compress_array(x.data() + p.first, residual_.empty() ? nullptr : residual_.data() + p.first,
                 p.count, buffer_.data() + at);
-            in_flight_.push_back(colls::start::all_reduce<Schedule>(
+            all.push_back(colls::start::all_reduce<Schedule>(
                 comm, std::span(buffer_).subspan(at, std::min(chunk_, buffer_.size() - at)), sum));
-            in_flight_.front().test();  // moves on all that are in flight
+            all.front().test();  // moves on all that are in flight
         }
+        in_flight_ = std::move(all);
     }
 
     /// Waits for the sum that was started.
     void wait() {
         std::size_t at = 0;
-        for (operation& o : in_flight_) {
+        std::vector<operation> all = std::move(in_flight_);
+        for (operation& o : all) {
             o.wait();
             const part p = part_at(at);
             detail::decompress_array(buffer_.data() + at, p.count, x_.data() + p.first);
             at += chunk_;
         }
-        in_flight_.clear();
     }
 
     std::size_t count() const { return count_; }
@@ -173,7 +176,7 @@ private:
             text << "the buffer holds " << size << " floats, and should hold " << count_;
         else
             text << "the sum started before is not over: call wait() first";
-        throw error(errc::invalid_argument, text.text(), comm.rank());
+        detail::refuse_call(comm.handle(), errc::invalid_argument, text.text());
     }
     struct finding {
         bool same = false;

@@ -210,7 +210,6 @@ private:
 
     /// Without this, ranks whose sizes differ could sum different gradients with each other.
     void check_registration(communicator& comm, const bucket_options& options) {
-        if (options.bucket_bytes == 0) refuse("bucket_bytes is 0");
         std::vector<long long> all;  // the values, then the same negated: the maxima give the greatest and the least
         for (const std::span<T>& gradient : gradients_) all.push_back(static_cast<long long>(gradient.size()));
         all.push_back(static_cast<long long>(std::min(options.bucket_bytes, detail::longest_memory)));
@@ -232,6 +231,7 @@ private:
                     .c_str(),
                 rank_);
         }
+        if (options.bucket_bytes == 0) refuse("bucket_bytes is 0");
     }
 
     void fill_buckets(communicator& comm, std::size_t bucket_bytes) {

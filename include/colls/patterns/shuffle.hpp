@@ -21,7 +21,8 @@ template <class Comm, class T>
 std::vector<std::vector<T>> shuffle(Comm& comm, const std::vector<std::vector<T>>& lists) {
     const auto n = static_cast<std::size_t>(comm.size());
     if (lists.size() != n)
-        throw error(errc::invalid_argument, "colls: shuffle takes one list for each rank of the group", comm.rank());
+        detail::refuse_call(
+            comm.handle(), errc::invalid_argument, "colls: shuffle takes one list for each rank of the group");
     std::vector<std::int64_t> sent(n), received(n);
     std::vector<T> out, in;
     for (std::size_t r = 0; r < n; ++r) {

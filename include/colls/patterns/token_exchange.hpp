@@ -145,7 +145,7 @@ private:
             text << rows << " * " << width << ", which is more than there is memory for";
         else
             text << wanted << ", which is " << what << " * width";
-        throw error(errc::invalid_argument, text.text(), comm_.rank());
+        detail::refuse_call(comm_.handle(), errc::invalid_argument, text.text());
     }
 
     communicator& comm_;

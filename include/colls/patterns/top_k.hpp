@@ -48,7 +48,7 @@ public:
             detail::error_text text;
             text << "colls: rank " << comm.rank() << " in top_k_all_reduce: the buffer holds " << x.size()
                  << " floats, and should hold " << residual_.size();
-            throw error(errc::invalid_argument, text.text(), comm.rank());
+            detail::refuse_call(comm.handle(), errc::invalid_argument, text.text());
         }
         (void)comm.context();  // refuses a communicator of no group before the residual changes
         add(x);

@@ -72,7 +72,7 @@ struct engine {
 
     /// Checks a request and keeps it.
     prepared* (*prepare_call)(rank_context&, request& q);
-    /// Checks the arguments of a request that is then prepared with copies of its buffers.
+    /// Checks the arguments of a request that is then made otherwise: with copies of its buffers, or by several calls.
     void (*check_arguments)(rank_context&, request& q);
     void (*run_prepared)(prepared& p);
     operation_state* (*start_prepared)(prepared& p);

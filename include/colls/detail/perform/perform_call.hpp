@@ -122,7 +122,12 @@ inline schedule_choice check(rank_context& self, request& q, bool eager, bool pe
 
 inline void check_arguments(rank_context& self, request& q) {
     const progress_lock mine(self);
-    check(self, q, false);
+    try {
+        argument_checker(self, q).run();
+    } catch (const error& x) {
+        tell_refusal(self, x.what());
+        throw;
+    }
 }
 
 inline const composite_call* set_composite(rank_context& self, const composite_call* whole) {

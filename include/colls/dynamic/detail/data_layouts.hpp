@@ -95,7 +95,7 @@ COLLS_INLINE data_layout data_layout::repeated(std::size_t times, std::size_t st
         l.blocks_.push_back(b);
         return l;
     }
-    for (std::size_t i = 0; i < times; ++i)
+    for (std::size_t i = 0; i < times && !blocks_.empty(); ++i)
         for (strided_blocks b : blocks_) {
             b.offset += i * stride;
             l.blocks_.push_back(b);

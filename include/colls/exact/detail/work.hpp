@@ -4,6 +4,7 @@
 
 #include <colls/blocks.hpp>
 #include <colls/collectives.hpp>
+#include <colls/detail/call/make_request.hpp>
 #include <colls/detail/support/composite_call.hpp>
 #include <colls/exact/detail/lanes.hpp>
 #include <colls/exact/exact_sum.hpp>
@@ -139,8 +140,11 @@ bool exact_by_blocks(int n, std::size_t count) {
                supports(schedule_of<collective::all_gather>(Schedule{}), n);
 }
 
-[[noreturn]] inline void refuse_exact(const communicator& comm, const char* why) {
-    throw error(errc::invalid_argument, why, comm.rank());
+/// Refuses arguments as a call without parts does.
+template <class T>
+void check_exact(communicator& comm, request&& q, std::span<const T> in, std::span<T> out) {
+    set_buffers(q, in, out);
+    comm.handle().by->check_arguments(comm.context(), q);
 }
 
 /// Either way to all_reduce, with its memory. By integers in chunks.
@@ -153,6 +157,7 @@ public:
     }
     void operator()(std::span<const T> in, std::span<T> out, const V&... schedule) {
         if (!integers_) return blocking::all_reduce(*comm_, in, out, exact_t{});
+        check_exact(*comm_, request(collective::all_reduce), in, out);
         const exact_call_scope<T> whole(*comm_, collective::all_reduce, in.size());
         std::size_t at = 0;
         do {

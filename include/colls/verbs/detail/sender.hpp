@@ -137,7 +137,6 @@ inline void sender::write() {
 inline bool sender::write_front() {
     const message m = queued_.front();
     if (m.direct && route_ != route::slots && reception_ != reception::mismatched) {
-        while (!granted_.empty() && granted_.front().what.number < lowered_) granted_.pop();
         if (granted_.empty() || granted_.front().what.number != lowered_) {
             if (route_ == route::undecided) {
                 route_ = route::awaiting_place;
@@ -176,6 +175,7 @@ inline void sender::finish_front(const message& m) {
     flights_.push({to_.next(), reads_caller_});
     queued_.pop();
     ++lowered_;
+    while (!granted_.empty() && granted_.front().what.number < lowered_) granted_.pop();
     in_requests_ = 0;
     route_ = route::undecided;
     reads_caller_ = false;

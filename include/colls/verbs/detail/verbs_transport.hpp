@@ -243,7 +243,7 @@ inline void verbs_transport::heard(int from, const control_message& what) {
         return;
     }
     if (p.leaving == rdma::departure::reported) return;
-    if (p.queue_pair.known_to_peer()) {
+    if (p.closing && p.queue_pair.known_to_peer()) {  // else the peer has made no queue pair: nothing is to come
         p.leaving = rdma::departure::announced;
         p.announced_at = seconds_now();
         return;
