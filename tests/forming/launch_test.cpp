@@ -2,6 +2,7 @@
 #include "catch.hpp"
 
 #include "support/says.hpp"
+#include "support/shared_block.hpp"
 
 #include <colls/net/detail/forming/launch.hpp>
 
@@ -9,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <atomic>
 #include <map>
 #include <optional>
 #include <set>
@@ -225,15 +227,20 @@ TEST_CASE("launch: an address of IPv6 may stand in brackets, and one within a li
 TEST_CASE("launch: copies of a program that make groups of one are told that they are no job", "[launch]") {
     int ends[2];
     REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
+    const support::shared_block shared(2 * sizeof(std::atomic<int>));
+    auto* const came = reinterpret_cast<std::atomic<int>*>(shared.at());
     const pid_t shell = fork();  // the parent of two copies, as an unknown launcher
     REQUIRE(shell >= 0);
     if (shell == 0) {
         dup2(ends[1], 2);
-        for (const int copy : {0, 1})
+        const auto meet = [](std::atomic<int>& count) {
+            for (++count; count < 2;) usleep(1'000);
+        };
+        for (int copy = 0; copy < 2; ++copy)
             if (fork() == 0) {
-                usleep(copy == 0 ? 100'000 : 1);  // the first one looks while the other is there, too
+                meet(came[0]);  // each looks while the other is there, too
                 const int size = read({}).size;
-                usleep(200'000);
+                meet(came[1]);
                 _exit(size == 1 ? 0 : 1);
             }
         int status = 0, failed = 0;

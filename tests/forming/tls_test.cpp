@@ -577,9 +577,11 @@ std::string captured(auto f) {
         }
         std::thread reader([&] {
             std::vector<char> packet(70'000);
-            while (!seen->ended) {
+            for (;;) {
+                const bool last = seen->ended;  // then nothing is added to what waits to be read
                 const ssize_t n = recv(all.get(), packet.data(), packet.size(), MSG_DONTWAIT);
                 if (n <= 0) {
+                    if (last) break;
                     usleep(100);
                     continue;
                 }
@@ -590,7 +592,6 @@ std::string captured(auto f) {
             }
         });
         f();
-        usleep(50'000);
         seen->ended = true;
         reader.join();
         return 0;

@@ -54,9 +54,13 @@ def test_arguments_modules_and_output_as_it_is(tmp_path):
 ])
 def test_the_first_failure_ends_all(how, status, text, tmp_path):
     script = f"""
-import os, sys, time, colls
+import os, pathlib, sys, time, colls
 comm = colls.world()
 comm.barrier()
+here = pathlib.Path({str(tmp_path / "here")!r})
+here.mkdir(exist_ok=True)
+(here / str(comm.rank)).touch()
+while comm.rank == 1 and len(os.listdir(here)) < 3: time.sleep(0.01)  # one that is still in the barrier would fail, too
 if comm.rank == 1: {how}
 time.sleep(1000)
 """

@@ -5,7 +5,6 @@ import datetime
 import fractions
 import os
 import signal
-import socket
 import threading
 import time
 import unittest
@@ -730,10 +729,16 @@ def connections_to(port):
     return count
 
 
-def groups_over_tcp(rank, n, port):
+def groups_over_tcp(rank, n):
     """A group makes no connection to the store, since that takes a quarter of a second where names are looked up."""
+    first = dist.distributed_c10d._get_default_store()
+    if rank == 0:
+        store = dist.TCPStore("127.0.0.1", 0, n, True, wait_for_workers=False)
+        first.set("port", str(store.port))
+    port = int(first.get("port"))
+    if rank > 0:
+        store = dist.TCPStore("127.0.0.1", port, n, False, wait_for_workers=False)
     dist.destroy_process_group()
-    store = dist.TCPStore("127.0.0.1", port, n, rank == 0, wait_for_workers=False)
     dist.init_process_group("colls", store=store, rank=rank, world_size=n)
     before = connections_to(port)
     if before == 0:
@@ -914,7 +919,11 @@ def killed(rank, n, asynchronous):
     dist.all_reduce(torch.ones(1000))
     if n > 2 and rank > 0:
         dist.all_reduce(torch.ones(1000), group=group)
+    store = dist.distributed_c10d._get_default_store()
+    store.set(f"has called/{rank}", "")
     if rank == n - 1:
+        for r in range(n):  # none is still in these calls
+            store.get(f"has called/{r}")
         os.kill(os.getpid(), signal.SIGKILL)
     groups = [(None, f"rank {n - 1}")]
     if n > 2 and rank == 1:
@@ -1023,12 +1032,7 @@ class functions(unittest.TestCase):
         self.everywhere(complex_halves)
 
     def test_groups_over_tcp_store(self):
-        for n in (1, 2, 3):
-            with self.subTest(ranks=n), socket.socket() as free:
-                free.bind(("127.0.0.1", 0))
-                port = free.getsockname()[1]
-                free.close()
-                run(n, groups_over_tcp, port)
+        self.everywhere(groups_over_tcp, (1, 2, 3))
 
     def test_refusals(self):
         self.everywhere(refusals, (2, 3))

@@ -119,14 +119,20 @@ def pending(own, n):
         calls = [dist.all_reduce(x, async_op=True) for _ in range(3)]  # which no other rank makes
         receives = [dist.irecv(y, 1, tag=5), dist.irecv(z, tag=6)]
         failed = []
-        waiting = threading.Thread(target=lambda: failed.append(
-            fails(calls[0].wait, dist.DistBackendError, "the process group is reconfigured")))
+
+        def waits():
+            failed.append(fails(calls[0].wait, dist.DistBackendError, "the process group is reconfigured"))
+            distributed_c10d._get_default_store().set("pending has ended", "")
+
+        waiting = threading.Thread(target=waits)
         waiting.start()
         time.sleep(0.3)
     else:
         assert dist.isend(torch.full((1,), 1.0), 0, tag=7).wait()  # which is over, and that no receive takes
         assert dist.isend(torch.full((1 << 18,), 1.0), 0, tag=7).wait()
-        time.sleep(1)
+        store, until = distributed_c10d._get_default_store(), time.monotonic() + 5
+        while not store.check(["pending has ended"]) and time.monotonic() < until:
+            time.sleep(0.01)  # else the calls of rank 0 would end since this rank leaves
     began = time.monotonic()
     dist._reconfigure(2, handles[::-1])
     assert time.monotonic() - began < 20
@@ -168,7 +174,7 @@ def last_message(own, n):
         if own == 0:
             dist.send(torch.ones(length), 1)
         elif own == 1:
-            time.sleep(0.3)
+            time.sleep(0.1)
             dist.recv(x, 0)
             assert x.sum().item() == length
     dist._reconfigure(9, handles)
@@ -188,6 +194,7 @@ def after_a_death(own, n):
         dist._reconfigure(10 * turn + 2, [handles[i] for i in alive])
         assert time.monotonic() - began < 30
         expect_group(alive.index(own), len(alive))
+        exchange(own, f"alive/{turn}", "", alive)  # none is still in a call when the next one dies
     dist.barrier()
 
 
@@ -308,6 +315,14 @@ def hooks(own, n):
         pass
     expect_group(own, n)
     assert ran == []
+    # A send that is over for its caller fails with the group, too, and would run the hooks once more. One of more than
+    # a chunk has been received when it is over, and so have all before it.
+    x = torch.ones(1 << 19)
+    for r in range(n - 1):
+        if own == n - 1:
+            dist.send(x, r)
+        elif own == r:
+            dist.recv(x, n - 1)
     exchange(own, "hooks", "", range(n))
     if own == n - 1:
         handles_of(own, "again", range(n))

@@ -196,13 +196,11 @@ def record(rank, n, name, path):
 def killed_under_ddp(rank, n):
     model = nn.parallel.DistributedDataParallel(network(), bucket_cap_mb=0.05)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    began = None
     try:
         for step in range(1000):
-            if step == 3:
-                if rank == 1:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                began = time.monotonic()
+            if step == 3 and rank == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            began = time.monotonic()  # a slower rank may still be in step 2
             x, labels = (t.chunk(n)[rank] for t in images(100 + step % 5, BATCH))
             optimizer.zero_grad()
             F.cross_entropy(model(x), labels).backward()
