@@ -17,7 +17,8 @@ inline void make_room_in_flight(rank_context& self) {
 }
 /// Gives the operation to its caller. It holds the rank context until `release_operation`.
 inline operation_state* hand_to_caller(rank_context& self, operation_state& o) {
-    o.between_tests = backoff(self);
+    o.between_tests.emplace(self);
+    o.tested = o.now;
     o.group = self.shared_from_this();
     if (o.of == nullptr) make_room_in_flight(self);
     self.operations.start(o);
@@ -71,6 +72,7 @@ inline std::shared_ptr<rank_context> release_operation(rank_context& self, opera
         self.trace->end(c, {o.is_collective ? name_of(c.what) : o.site.what, o.schedule,
                                o.is_collective ? none : o.site.peer, o.number, from, c.non_blocking, !o.done});
     }
+    o.between_tests.reset();
     o.kept.op.reset();
     o.arguments.packed = {};
     std::shared_ptr<rank_context> group = std::move(o.group);
@@ -99,7 +101,9 @@ inline void test_operation(rank_context& self, operation_state*& o) {
     run_on(self, o, [&] {
         guarded(self, o->site.what, [&] {
             progress(self);
-            if (!o->done) o->between_tests.check_without_waiting(o->site);
+            if (o->done) return;
+            if (o->now != std::exchange(o->tested, o->now)) o->between_tests.emplace(self);  // another wait begins
+            o->between_tests->check_without_waiting(o->site);
         });
     });
 }
