@@ -292,6 +292,27 @@ TEST_CASE("progress_thread: one serves all groups of a rank, a second one is rej
     });
 }
 
+TEST_CASE("progress_thread: one may be made where another one could not be started", "[lifetime]") {
+    pthread_attr_t usual, huge;
+    REQUIRE(pthread_getattr_default_np(&usual) == 0);
+    pthread_attr_init(&huge);
+    REQUIRE(pthread_attr_setstacksize(&huge, std::size_t{1} << 60) == 0);
+    int refused = 0, made = 0;
+    colls::threads::run(1, [&](colls::communicator& comm) {
+        pthread_setattr_default_np(&huge);
+        try {
+            const colls::progress_thread none(comm);
+        } catch (const std::system_error&) {
+            ++refused;
+        }
+        pthread_setattr_default_np(&usual);
+        const colls::progress_thread helper(comm);
+        ++made;
+    });
+    CHECK(refused == 1);
+    CHECK(made == 1);
+}
+
 TEST_CASE("allocate: throws std::bad_alloc for more bytes than an address space holds", "[lifetime]") {
     on_every_transport(2, [](colls::communicator& comm) {
         const auto refused = [&](auto of, std::size_t count) {

@@ -100,7 +100,6 @@ struct progress_worker final : held_by_program {
             throw_of_rank(self.rank, errc::invalid_argument,
                 error_text() << "a progress_thread already serves this communicator, or one that it was split from or "
                                 "into: one is enough");
-        cycle.gate.share(true);
         thread = std::thread([this] {
             while (!over.load(std::memory_order_relaxed))
                 if (progress_locked(self))
@@ -108,6 +107,7 @@ struct progress_worker final : held_by_program {
                 else
                     sleep_seconds(100e-6);
         });
+        cycle.gate.share(true);
     }
     void end() override {
         if (!self.is_foreign()) delete this;  // a forked process does not have the thread
