@@ -400,6 +400,45 @@ TEST_CASE("operator: its exception breaks the group for all ranks", "[lifetime]"
     CHECK(told == 3);
 }
 
+TEST_CASE("operator: what its leaf or its copy throws breaks the group for all ranks", "[lifetime]") {
+    struct odd_sum {
+        int odd, rank;
+        odd_sum(int which, int own) : odd(which), rank(own) {}
+        odd_sum(const odd_sum& other) : odd(other.odd), rank(other.rank) {
+            if (odd == 1 && rank == 1) throw std::runtime_error("it cannot be copied");
+        }
+        int operator()(int a, int b) const { return a + b; }
+        int leaf(int x) const {
+            if (odd == 0 && rank == 1) throw std::runtime_error("it has no leaf");
+            return x;
+        }
+    };
+    const with_environment deadline("COLLS_TIMEOUT", "20");
+    for (const std::string& transport : every_transport())
+        for (const auto& [odd, starts] : {std::pair{0, false}, {0, true}, {1, true}}) {
+            common<std::atomic<int>> told;
+            try {
+                run_over(transport, 3, [&](colls::communicator& comm) {
+                    std::vector<int> data(100, comm.rank());
+                    const odd_sum op(odd, comm.rank());
+                    try {
+                        if (starts)
+                            colls::start::all_reduce(comm, data, op).wait();
+                        else
+                            colls::all_reduce(comm, data, op);
+                        colls::barrier(comm);
+                    } catch (const std::exception& failure) {
+                        *told += says(failure.what(), odd == 0 ? "it has no leaf" : "it cannot be copied");
+                        while (comm.rank() == 1 && *told < 3 && comm.context().memory.state(0).gone == 0) usleep(1'000);
+                        throw;
+                    }
+                });
+            } catch (const std::exception&) {}
+            INFO(transport << ", " << odd << ", started: " << starts);
+            CHECK(*told == 3);
+        }
+}
+
 TEST_CASE("send and recv: a message of a rank to itself needs the other half to be started", "[lifetime]") {
     on_every_transport(2, [](colls::communicator& comm) {
         const int self = comm.rank();

@@ -36,12 +36,14 @@ inline std::shared_ptr<const void> copy_operator(request& q) {
 inline operation_state* begin_call(
     rank_context& self, const call& c, const schedule_choice& p, kept_arguments&& kept, prepared* of) {
     if (self.log.has_refused) tell_refusal(self, nullptr);
-    if (c.packed) c.packed->pack();
     const double from = self.trace ? self.trace->begin() : 0;
     taken_collective taken(self, c, p, of);
     taken->arguments.non_blocking = true;
     taken->kept = std::move(kept);  // the data of the tables stays where it is
-    guarded(self, name_of(c.what), [&] { taken->begin(); });
+    guarded(self, name_of(c.what), [&] {
+        if (c.packed) c.packed->pack();
+        taken->begin();
+    });
     executor& o = taken.release();
     if (of) o.of = of->shared_from_this();
     o.traced_from = from;
@@ -50,8 +52,11 @@ inline operation_state* begin_call(
 inline operation_state* begin(rank_context& self, request& q) {
     const progress_lock mine(self);
     const schedule_choice p = check(self, q, false);
-    std::shared_ptr<const void> op = copy_operator(q);
-    change_own_contribution(self, q);
+    std::shared_ptr<const void> op;
+    guarded(self, name_of(q.c.what), [&] {
+        op = copy_operator(q);
+        change_own_contribution(self, q);
+    });
     return begin_call(self, q.c, p, {std::move(op), std::move(q.in_offsets), std::move(q.out_offsets)}, nullptr);
 }
 inline bool begins_at_once(rank_context& self) {
