@@ -120,7 +120,9 @@ inline std::unique_ptr<rank_context> split_off(rank_context& self, int color, in
     merge_sort(members, spare, [&](int a, int b) { return wishes[a].key < wishes[b].key; });
     int mine = 0;
     while (members[mine] != self.rank) ++mine;
-    const std::uint64_t made = color >= 0 && mine == 0 ? self.backend->create(static_cast<int>(members.size())) : 0;
+    std::uint64_t made = 0;
+    if (color >= 0 && mine == 0)
+        guarded(self, "split", [&] { made = self.backend->create(static_cast<int>(members.size())); });
     list<std::uint64_t> places;
     places.resize(n);
     exchange(self, &made, sizeof made, places.data());
