@@ -86,12 +86,12 @@ inline void exchange(rank_context& self, const void* own, std::size_t bytes, voi
     c.signature = hash_text("split");
     const composite_call split{{.name = "split", .what = c.what}};
     const at_end restore{[&, before = std::exchange(self.log.part_of, &split)] { self.log.part_of = before; }};
+    if (self.log.has_refused) tell_refusal(self, nullptr);
     if (!self.by_messages) return guarded(self, "split", [&] { eager_executor(self, c).run(); });
     constexpr auto s = schedule_of<collective::all_gather>(circulant<>{});
     static const any_schedule fixed(s, table_of<std::remove_const_t<decltype(s)>, true>, "circulant");
     schedule_choice p = resolve_given(self, c.what, fixed);
     p.name = "within split";
-    if (self.log.has_refused) tell_refusal(self, nullptr);
     const std::unique_ptr<pending> made = self.backend->make_collective(self);
     executor& o = static_cast<executor&>(*made);
     o.arguments = c;

@@ -162,11 +162,12 @@ inline prepared* prepare_call(rank_context& self, request& q) {
     make_room_in_flight(self);
     return p.get();
 }
-/// Throws invalid_argument unless the prepared call may run now.
+/// Refuses the call unless the prepared call may run now.
 inline void expect_ready(const prepared& p) {
     if (p.held.use_count() > 1)  // by an operation that it has started
-        throw_in_call(p.group->rank, name_of(p.q.c.what), errc::invalid_argument,
-            error_text() << "the plan's operation is not over, and uses its buffers: wait for it before the next "
+        refuse_call(*p.group, errc::invalid_argument,
+            error_text() << "colls: rank " << p.group->rank << " in " << name_of(p.q.c.what)
+                         << ": the plan's operation is not over, and uses its buffers: wait for it before the next "
                             "start or run");
 }
 inline void run_prepared(prepared& p) {
