@@ -400,6 +400,32 @@ TEST_CASE("operator: its exception breaks the group for all ranks", "[lifetime]"
     CHECK(told == 3);
 }
 
+TEST_CASE("operator: its rank leaves a long call soon after the group has broken", "[lifetime]") {
+    static std::atomic<int> folds;
+    folds = 0;
+    constexpr std::size_t count = 1 << 20;
+    try {
+        colls::threads::run(2, [&](colls::communicator& comm) {
+            const auto& broken = comm.context().memory.poison().state;
+            const auto op = colls::commutative([&](int a, int b) {
+                if (++folds == 1)
+                    while (broken.load() != 2) usleep(1'000);
+                return a + b;
+            });
+            // Rank 1, the root, folds without any wait.
+            std::vector<int> in(count, 1), out(count);
+            auto started = colls::start::reduce<colls::direct>(comm, in, out, op, 1);
+            while (comm.rank() == 0 && folds == 0) usleep(1'000);
+            if (comm.rank() == 0) comm.abort("on purpose");
+            started.wait();
+        });
+    } catch (const colls::error& e) {
+        CHECK(says(e.what(), "on purpose"));
+    }
+    CHECK(folds > 0);
+    CHECK(folds < static_cast<int>(count) / 2);
+}
+
 TEST_CASE("operator: what its leaf or its copy throws breaks the group for all ranks", "[lifetime]") {
     struct odd_sum {
         int odd, rank;
