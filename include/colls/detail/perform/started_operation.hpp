@@ -139,6 +139,12 @@ inline void finish_operation(rank_context& self, operation_state*& o, bool unwin
         });
     } catch (...) {  // the group is broken, and every later call on it reports that
     }
+    if (o == nullptr || self.is_foreign() || gate_lock::is_within(*self.operations.cycle)) return;
+    // Refused, since another thread is in a call with the group, which has broken it: the buffers are given up.
+    std::shared_ptr<rank_context> group;  // outlives the lock
+    const progress_lock mine(self, progress_lock::quiet{});
+    leave(self);
+    group = release_operation(self, *std::exchange(o, nullptr));
 }
 
 inline prepared* prepare_call(rank_context& self, request& q) {
