@@ -293,6 +293,31 @@ TEST_CASE("shrink: of a shrunk group, until two ranks of five are left", "[regro
     }
 }
 
+TEST_CASE("shrink: a second one of a group is refused, and leaves the first one's group whole", "[regroup]") {
+    for (const std::string& transport : every_transport()) {
+        common<counters> shared;
+        counters& count = *shared;
+        run_ignoring_error(transport, 3, [&](colls::communicator& comm) {
+            colls::communicator left = comm.shrink();
+            colls::barrier(left);
+            try {
+                colls::communicator again = comm.shrink();
+                count.wrong += 1;
+            } catch (const colls::error& e) {
+                (e.code() == colls::errc::invalid_argument ? count.right_errors : count.wrong) += 1;
+            }
+            colls::barrier(left);
+            left = left.shrink();
+            colls::barrier(left);
+            count.shrunk += left.size() == 3;
+        });
+        INFO(transport);
+        CHECK(count.right_errors == 3);
+        CHECK(count.shrunk == 3);
+        CHECK(count.wrong == 0);
+    }
+}
+
 TEST_CASE("shrink: of a whole group ends the calls in which others wait, and keeps all ranks", "[regroup]") {
     for (const std::string& transport : every_transport()) {
         common<counters> shared;
