@@ -292,6 +292,27 @@ TEST_CASE("progress_thread: one serves all groups of a rank, a second one is rej
     });
 }
 
+TEST_CASE("progress_thread: one may be made where another one could not be started", "[lifetime]") {
+    pthread_attr_t usual, huge;
+    REQUIRE(pthread_getattr_default_np(&usual) == 0);
+    pthread_attr_init(&huge);
+    REQUIRE(pthread_attr_setstacksize(&huge, std::size_t{1} << 60) == 0);
+    int refused = 0, made = 0;
+    colls::threads::run(1, [&](colls::communicator& comm) {
+        pthread_setattr_default_np(&huge);
+        try {
+            const colls::progress_thread none(comm);
+        } catch (const std::system_error&) {
+            ++refused;
+        }
+        pthread_setattr_default_np(&usual);
+        const colls::progress_thread helper(comm);
+        ++made;
+    });
+    CHECK(refused == 1);
+    CHECK(made == 1);
+}
+
 TEST_CASE("allocate: throws std::bad_alloc for more bytes than an address space holds", "[lifetime]") {
     on_every_transport(2, [](colls::communicator& comm) {
         const auto refused = [&](auto of, std::size_t count) {
@@ -377,6 +398,71 @@ TEST_CASE("operator: its exception breaks the group for all ranks", "[lifetime]"
         });
     } catch (const colls::error&) {}
     CHECK(told == 3);
+}
+
+TEST_CASE("operator: its rank leaves a long call soon after the group has broken", "[lifetime]") {
+    static std::atomic<int> folds;
+    folds = 0;
+    constexpr std::size_t count = 1 << 20;
+    try {
+        colls::threads::run(2, [&](colls::communicator& comm) {
+            const auto& broken = comm.context().memory.poison().state;
+            const auto op = colls::commutative([&](int a, int b) {
+                if (++folds == 1)
+                    while (broken.load() != 2) usleep(1'000);
+                return a + b;
+            });
+            // Rank 1, the root, folds without any wait.
+            std::vector<int> in(count, 1), out(count);
+            auto started = colls::start::reduce<colls::direct>(comm, in, out, op, 1);
+            while (comm.rank() == 0 && folds == 0) usleep(1'000);
+            if (comm.rank() == 0) comm.abort("on purpose");
+            started.wait();
+        });
+    } catch (const colls::error& e) {
+        CHECK(says(e.what(), "on purpose"));
+    }
+    CHECK(folds > 0);
+    CHECK(folds < static_cast<int>(count) / 2);
+}
+
+TEST_CASE("operator: what its leaf or its copy throws breaks the group for all ranks", "[lifetime]") {
+    struct odd_sum {
+        int odd, rank;
+        odd_sum(int which, int own) : odd(which), rank(own) {}
+        odd_sum(const odd_sum& other) : odd(other.odd), rank(other.rank) {
+            if (odd == 1 && rank == 1) throw std::runtime_error("it cannot be copied");
+        }
+        int operator()(int a, int b) const { return a + b; }
+        int leaf(int x) const {
+            if (odd == 0 && rank == 1) throw std::runtime_error("it has no leaf");
+            return x;
+        }
+    };
+    const with_environment deadline("COLLS_TIMEOUT", "20");
+    for (const std::string& transport : every_transport())
+        for (const auto& [odd, starts] : {std::pair{0, false}, {0, true}, {1, true}}) {
+            common<std::atomic<int>> told;
+            try {
+                run_over(transport, 3, [&](colls::communicator& comm) {
+                    std::vector<int> data(100, comm.rank());
+                    const odd_sum op(odd, comm.rank());
+                    try {
+                        if (starts)
+                            colls::start::all_reduce(comm, data, op).wait();
+                        else
+                            colls::all_reduce(comm, data, op);
+                        colls::barrier(comm);
+                    } catch (const std::exception& failure) {
+                        *told += says(failure.what(), odd == 0 ? "it has no leaf" : "it cannot be copied");
+                        while (comm.rank() == 1 && *told < 3 && comm.context().memory.state(0).gone == 0) usleep(1'000);
+                        throw;
+                    }
+                });
+            } catch (const std::exception&) {}
+            INFO(transport << ", " << odd << ", started: " << starts);
+            CHECK(*told == 3);
+        }
 }
 
 TEST_CASE("send and recv: a message of a rank to itself needs the other half to be started", "[lifetime]") {

@@ -121,6 +121,51 @@ TEST_CASE("refusal: a rank that corrects its arguments completes the call for al
         }
 }
 
+TEST_CASE("refusal: a rank that splits its group after one has made its next call", "[refusal]") {
+    for (const std::string& transport : every_transport()) {
+        const std::string text = on(transport, 2, [](colls::communicator& comm) {
+            int x = comm.rank();
+            if (comm.rank() == 1) try {
+                    colls::broadcast(comm, std::span(&x, 1), 2);
+                } catch (const colls::error&) {}
+            colls::communicator part = comm.split(0, 0);
+            usleep(comm.rank() == 1 ? 300'000 : 0);  // the other one waits for it: it is slow
+            colls::barrier(comm);
+        });
+        INFO(transport);
+        CHECK(text == "no error");
+    }
+}
+
+TEST_CASE("refusal: ranks that run a plan are told of one whose plan is still in use", "[refusal]") {
+    const with_environment deadline("COLLS_TIMEOUT", "20");
+    for (const std::string& transport : every_transport())
+        for (const bool started : {false, true}) {
+            common<figures> got;
+            on(transport, 2, [&](colls::communicator& comm) {
+                int x = 1;
+                colls::plan plan = colls::prepare::all_reduce(comm, std::span(&x, 1), colls::sum);
+                colls::operation first = plan.start();
+                if (comm.rank() == 0) first.wait();
+                try {
+                    if (started)
+                        plan.start().wait();
+                    else
+                        plan.run();
+                } catch (const colls::error& e) {
+                    const bool right =
+                        e.code() == (comm.rank() == 0 ? colls::errc::peer_failed : colls::errc::invalid_argument);
+                    ++(right && says(e.what(), "the plan's operation is not over") ? got->right : got->other);
+                }
+                first.wait();
+                while (comm.rank() == 1 && got->right + got->other < 2) usleep(1'000);
+            });
+            INFO(transport << ", started: " << started);
+            CHECK(got->right == 2);
+            CHECK(got->other == 0);
+        }
+}
+
 // Programs of one rank, as texts: 'r' for a call that it refuses, 'c' for a call that it makes. A rank is at a position
 // of its program: its calls and refusals before that are behind it, and its last refusal is known to the others until
 // it makes a call.

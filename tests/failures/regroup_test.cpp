@@ -66,6 +66,13 @@ struct joining_backend : passing_backend {
     const bool fails;
 };
 
+/// One that makes no new group, as if memory had run out.
+struct full_backend : passing_backend {
+    using passing_backend::passing_backend;
+    std::uint64_t create(int) override { throw std::bad_alloc(); }
+    shared_backend whole() { return to_; }
+};
+
 /// Runs f on n ranks. The error of run is ignored: ranks are killed or throw on purpose.
 template <class F>
 void run_ignoring_error(const std::string& transport, int n, F f) {
@@ -112,6 +119,33 @@ TEST_CASE("split: a rank that cannot join the new group is named in the others' 
             CHECK(count.shrunk == n);
             CHECK(count.wrong == 0);
         }
+}
+
+TEST_CASE("split: a rank that has no memory for the new group is named in the others' errors", "[regroup]") {
+    const with_environment deadline("COLLS_TIMEOUT", std::to_string(counters::deadline).c_str());
+    for (const std::string& transport : every_transport()) {
+        constexpr int n = 3;
+        common<counters> shared;
+        counters& count = *shared;
+        run_ignoring_error(transport, n, [&](colls::communicator& comm) {
+            auto& backend = comm.context().backend;
+            backend = std::make_shared<full_backend>(backend);
+            try {
+                colls::communicator part = comm.split(0, comm.rank());
+                count.wrong += 1;
+            } catch (const std::bad_alloc&) {
+                count.wait_until([&] { return count.right_errors + count.wrong == n - 1; });
+            } catch (const colls::error& e) {
+                const bool right =
+                    e.code() == colls::errc::peer_failed && e.peer() == 0 && says(e.what(), "no more memory");
+                (right ? count.right_errors : count.wrong) += 1;
+            }
+            backend = static_cast<full_backend&>(*backend).whole();
+        });
+        INFO(transport);
+        CHECK(count.right_errors == n - 1);
+        CHECK(count.wrong == 0);
+    }
 }
 
 TEST_CASE("split: a rank that breaks a part, and leaves it before another one comes, is heard of there", "[regroup]") {
@@ -256,6 +290,31 @@ TEST_CASE("shrink: of a shrunk group, until two ranks of five are left", "[regro
         CHECK(count.right_errors == 4 + 3 + 2);
         CHECK(count.shrunk == 4 + 3 + 2);
         CHECK(count.completed == 2);
+    }
+}
+
+TEST_CASE("shrink: a second one of a group is refused, and leaves the first one's group whole", "[regroup]") {
+    for (const std::string& transport : every_transport()) {
+        common<counters> shared;
+        counters& count = *shared;
+        run_ignoring_error(transport, 3, [&](colls::communicator& comm) {
+            colls::communicator left = comm.shrink();
+            colls::barrier(left);
+            try {
+                colls::communicator again = comm.shrink();
+                count.wrong += 1;
+            } catch (const colls::error& e) {
+                (e.code() == colls::errc::invalid_argument ? count.right_errors : count.wrong) += 1;
+            }
+            colls::barrier(left);
+            left = left.shrink();
+            colls::barrier(left);
+            count.shrunk += left.size() == 3;
+        });
+        INFO(transport);
+        CHECK(count.right_errors == 3);
+        CHECK(count.shrunk == 3);
+        CHECK(count.wrong == 0);
     }
 }
 

@@ -124,6 +124,28 @@ TEST_CASE("threads: two threads in calls with one group are refused on all ranks
     }
 }
 
+TEST_CASE(
+    "threads: an operation that ends while another thread is in a call with its group is over", "[several_threads]") {
+    on_every_transport(2, [](colls::communicator& comm) {
+        colls::communicator group = comm.split(0, comm.rank());
+        if (comm.rank() == 0) {
+            std::vector<int> x(100'000, 1);
+            std::optional<colls::operation> started(colls::start::all_reduce(group, x, colls::sum));
+            in_threads({[&] {
+                            try {
+                                colls::barrier(group);
+                            } catch (const colls::error&) {}
+                        },
+                [&] {
+                    while (!group.context().in_call()) std::this_thread::yield();
+                    started.reset();
+                    expect(group.context().operations.in_flight.empty(), "it is still in flight");
+                }});
+        }
+        colls::barrier(comm);
+    });
+}
+
 TEST_CASE("threads: abort by another thread ends a call that waits", "[several_threads]") {
     on_every_transport(2, [](colls::communicator& comm) {
         colls::communicator group = comm.split(0, comm.rank());

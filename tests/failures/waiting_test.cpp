@@ -3,6 +3,7 @@
 
 #include <colls/colls.hpp>
 #include <colls/detail/group/backoff.hpp>
+#include <colls/detail/perform/started_operation.hpp>
 #include <colls/detail/support/cgroup_quota.hpp>
 #include <colls/detail/support/cores.hpp>
 #include <colls/detail/support/machine.hpp>
@@ -498,6 +499,22 @@ void each_wait(colls::communicator& comm) {
     late(), colls::barrier(part);
 }
 
+/// One that comes on at each so many looks, and is over where it `ends`.
+struct creeping_operation final : colls::detail::operation_state {
+    creeping_operation(colls::detail::rank_context& self, unsigned looks) : operation_state(self), every(looks) {
+        site.what = "recv";
+        site.fingerprint = colls::detail::no_call;
+        done = false;
+    }
+    void begin() override {}
+    bool advance() override {
+        if (++looked % every == 0) ++now.chunk;
+        return done = ends || now.chunk == 8;
+    }
+    unsigned looked = 0, every;
+    bool ends = false;
+};
+
 }  // namespace
 
 TEST_CASE(
@@ -581,6 +598,37 @@ TEST_CASE("wait hook: may call with another group, and not with the one that wai
     colls::set_wait_hook(nullptr);
     CHECK(words().nested == 1);
     CHECK(words().refused == 1);
+}
+
+TEST_CASE("waiting: the deadline of an operation that is tested counts from when it moved last", "[wait]") {
+    colls::threads::run(1, [](colls::communicator& comm) {
+        colls::detail::rank_context& self = comm.context();
+        self.env.timeout = 1e-9;  // the second look in one place is past it
+        for (const bool in_test : {true, false}) {
+            colls::operation moves(comm.handle(), hand_to_caller(self, *new creeping_operation(self, 20)));
+            while (!(in_test ? moves.test() : moves.wait_for(0s))) {}
+        }
+        colls::operation stands(comm.handle(), hand_to_caller(self, *new creeping_operation(self, 1'000'000)));
+        try {
+            while (!stands.test()) {}
+            throw std::runtime_error("it has no deadline");
+        } catch (const colls::error& e) {
+            if (e.code() != colls::errc::timeout) throw;
+        }
+    });
+}
+
+TEST_CASE("waiting: a rank waits no more for an operation that a test has found over", "[wait]") {
+    colls::threads::run(1, [](colls::communicator& comm) {
+        colls::detail::rank_context& self = comm.context();
+        const auto waits = [&] { return self.memory.state(0).waits.load(); };
+        auto* const creeping = new creeping_operation(self, 1'000'000);
+        colls::operation started(comm.handle(), hand_to_caller(self, *creeping));
+        while (waits() == 0)
+            if (started.test()) throw std::runtime_error("it is over");
+        creeping->ends = true;
+        if (!started.test() || waits() != 0) throw std::runtime_error("it still waits");
+    });
 }
 
 TEST_CASE("set_timeout: a deadline of one communicator and its parts, or none", "[wait]") {

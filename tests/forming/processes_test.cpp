@@ -431,15 +431,18 @@ TEST_CASE("processes: the death of a rank is found though it has forked a child,
                 const pid_t forked = fork();
                 if (forked == 0) {
                     // The child's copies of the communicators refuse calls, and do no harm when destroyed.
-                    int status = 1;
-                    try {
-                        colls::barrier(comm);
-                    } catch (const colls::error& e) {
-                        status =
-                            e.code() == colls::errc::invalid_argument && says(e.what(), "forked from the rank") ? 0 : 1;
-                    }
+                    const auto is_refused = [](auto call) {
+                        try {
+                            call();
+                        } catch (const colls::error& e) {
+                            return e.code() == colls::errc::invalid_argument && says(e.what(), "forked from the rank");
+                        }
+                        return false;
+                    };
+                    const bool refused = is_refused([&] { colls::barrier(comm); }) &&
+                                         is_refused([&] { auto of_parent = comm.allocate<int>(1000); });
                     { const colls::communicator left = std::move(part); }
-                    *allowed = status;
+                    *allowed = refused ? 0 : 1;
                     for (;;) pause();
                 }
                 *child = forked;

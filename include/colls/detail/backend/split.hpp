@@ -86,12 +86,12 @@ inline void exchange(rank_context& self, const void* own, std::size_t bytes, voi
     c.signature = hash_text("split");
     const composite_call split{{.name = "split", .what = c.what}};
     const at_end restore{[&, before = std::exchange(self.log.part_of, &split)] { self.log.part_of = before; }};
+    if (self.log.has_refused) tell_refusal(self, nullptr);
     if (!self.by_messages) return guarded(self, "split", [&] { eager_executor(self, c).run(); });
     constexpr auto s = schedule_of<collective::all_gather>(circulant<>{});
     static const any_schedule fixed(s, table_of<std::remove_const_t<decltype(s)>, true>, "circulant");
     schedule_choice p = resolve_given(self, c.what, fixed);
     p.name = "within split";
-    if (self.log.has_refused) tell_refusal(self, nullptr);
     const std::unique_ptr<pending> made = self.backend->make_collective(self);
     executor& o = static_cast<executor&>(*made);
     o.arguments = c;
@@ -120,7 +120,9 @@ inline std::unique_ptr<rank_context> split_off(rank_context& self, int color, in
     merge_sort(members, spare, [&](int a, int b) { return wishes[a].key < wishes[b].key; });
     int mine = 0;
     while (members[mine] != self.rank) ++mine;
-    const std::uint64_t made = color >= 0 && mine == 0 ? self.backend->create(static_cast<int>(members.size())) : 0;
+    std::uint64_t made = 0;
+    if (color >= 0 && mine == 0)
+        guarded(self, "split", [&] { made = self.backend->create(static_cast<int>(members.size())); });
     list<std::uint64_t> places;
     places.resize(n);
     exchange(self, &made, sizeof made, places.data());

@@ -100,6 +100,8 @@ public:
         }
         const auto &reuse_waits = program_->reuse_waits, &body = program_->body;
         for (; now.chunk < layout_.chunks; ++now.chunk, now.at = 0) {
+            // A rank that has nothing to wait for would go on for long in buffers of ranks that have left.
+            if (now.chunk > 0 && now.at == 0) throw_if_broken(self_, &site, std::memory_order_relaxed);
             for (; now.at < reuse_waits.size(); ++now.at)
                 if (now.chunk >= scratch_chunks_ && !try_wait(reuse_waits[now.at], now.chunk - scratch_chunks_))
                     return false;

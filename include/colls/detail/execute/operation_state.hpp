@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 
 namespace colls::inline v1::detail {
 
@@ -159,13 +160,14 @@ public:
     operation_kind kind;
     call arguments;
     kept_arguments kept;
-    std::string_view schedule;            ///< its name, for texts
-    std::uint64_t number = 0;             ///< among the calls of the group
-    double traced_from = 0;               ///< when it began, where calls are traced; else 0
-    bool is_prepared = false;             ///< it runs one prepared call alone
-    backoff between_tests;                ///< for `test`, which asks again and again instead of waiting
-    std::shared_ptr<prepared> of;         ///< the persistent call that it belongs to, or null
-    std::shared_ptr<rank_context> group;  ///< while its caller holds it: an operation holds its group
+    std::string_view schedule;             ///< its name, for texts
+    std::uint64_t number = 0;              ///< among the calls of the group
+    double traced_from = 0;                ///< when it began, where calls are traced; else 0
+    bool is_prepared = false;              ///< it runs one prepared call alone
+    std::optional<backoff> between_tests;  ///< for `test`, which asks again and again instead of waiting
+    position tested;                       ///< where it was when it was last tested
+    std::shared_ptr<prepared> of;          ///< the persistent call that it belongs to, or null
+    std::shared_ptr<rank_context> group;   ///< while its caller holds it: an operation holds its group
 
 protected:
     /// Gives its scratch memory back to the rank. That of a prepared call stays with it: how much is in use at once

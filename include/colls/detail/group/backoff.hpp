@@ -52,10 +52,9 @@ inline constexpr std::string_view origin_is_broken = "the group that it is split
 /// peer waits in another call; peer_failed where the peer has left, has refused the call, or cannot come.
 class backoff {
 public:
-    backoff() = default;
     explicit backoff(rank_context& self) : self_(&self), limit_(self.waits.first_spins()) {}
-    backoff(const backoff&) = default;
-    backoff& operator=(const backoff&) = default;
+    backoff(const backoff&) = delete;
+    backoff& operator=(const backoff&) = delete;
     ~backoff() {
         if (spins_ > wait_policy::unasked || rests_ > 0) self_->waits.over(spins_, rests_);
         if (noted_.end != 0) self_->trace->add(noted_);
@@ -306,8 +305,8 @@ private:
         }
     }
 
-    rank_context* self_ = nullptr;
-    unsigned limit_ = 0;              // of the spins
+    rank_context* const self_;
+    unsigned limit_;                  // of the spins
     unsigned spins_ = 0, rests_ = 0;  // rests: yields and sleeps
     unsigned steps_ = 0, peer_gone_ = 0;
     std::uint64_t told_ = 0;  // 1 + the call in which this rank has published its calls

@@ -64,6 +64,7 @@ enum shrink_stage : std::uint32_t {
     begun = 1,
     quiet,      ///< it knows the decision, and no thread of it makes calls until the end
     withdrawn,  ///< its memory is where the new group's ranks are to see it
+    over        ///< it is a member of the new group
 };
 
 /// Point to point: one per ordered pair of ranks.

@@ -44,12 +44,8 @@ inline void wake_sleepers(const rank_context& self) {
 class sleeper {
 public:
     sleeper() = default;
-    // A copy is at no bell.
-    sleeper(const sleeper&) {}
-    sleeper& operator=(const sleeper& other) {
-        if (this != &other) go();
-        return *this;
-    }
+    sleeper(const sleeper&) = delete;
+    sleeper& operator=(const sleeper&) = delete;
     ~sleeper() { go(); }
 
     /// May ranks sleep at the peer's bell?

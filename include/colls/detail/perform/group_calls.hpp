@@ -19,6 +19,10 @@ inline joined_group split(rank_context& self, int color, int key) { return joine
 template <class F>
 joined_group shrink_by(rank_context& self, F f) {
     const progress_lock mine(self);
+    std::atomic<std::uint32_t>& stage = self.memory.state(self.rank).shrinks;
+    if (stage.load(std::memory_order_relaxed) == shrink_stage::over)
+        throw_in_call(self.rank, "shrink", errc::invalid_argument,
+            error_text() << "this rank has shrunk the group already: go on with the group that it got then");
     // This rank takes no part in calls of its other groups meanwhile: their ranks are told not to wait for it. Another
     // thread may make such calls, and nothing is told then.
     const bool alone = gate_lock::is_alone() || self.operations.cycle->gate.is_shared();
@@ -32,6 +36,7 @@ joined_group shrink_by(rank_context& self, F f) {
     tell(self.number);
     const at_end back{[&] { tell(0); }};
     std::unique_ptr<rank_context> left = f();
+    stage.store(shrink_stage::over, std::memory_order_relaxed);
     left->join(self);  // the two share a progress thread, and what is behind their backends
     put_label(*left, error_text() << self.label << ".shrunk");
     left->began = self.began;
@@ -100,7 +105,6 @@ struct progress_worker final : held_by_program {
             throw_of_rank(self.rank, errc::invalid_argument,
                 error_text() << "a progress_thread already serves this communicator, or one that it was split from or "
                                 "into: one is enough");
-        cycle.gate.share(true);
         thread = std::thread([this] {
             while (!over.load(std::memory_order_relaxed))
                 if (progress_locked(self))
@@ -108,6 +112,7 @@ struct progress_worker final : held_by_program {
                 else
                     sleep_seconds(100e-6);
         });
+        cycle.gate.share(true);
     }
     void end() override {
         if (!self.is_foreign()) delete this;  // a forked process does not have the thread

@@ -154,14 +154,14 @@ inline void run_unsized(
 inline void perform(rank_context& self, request& q) {
     const progress_lock mine(self);
     const schedule_choice p = q.of ? q.of->blocking : check(self, q, true, true);
-    if (!q.of && q.c.op && q.c.op->leaf) change_own_contribution(self, q);
     const call& c = q.c;
     if (self.log.has_refused) tell_refusal(self, nullptr);
-    if (c.packed) c.packed->pack();
     const double from = self.trace ? self.trace->begin() : 0;
     const std::uint64_t number = self.log.count;
     std::string_view name = p.name;
     try {
+        if (!q.of && c.op && c.op->leaf) change_own_contribution(self, q);
+        if (c.packed) c.packed->pack();
         if (p.eager_first) {
             run_unsized(self, c, p, q.of, name);
         } else if (p.plan == nullptr) {

@@ -17,7 +17,8 @@ inline void make_room_in_flight(rank_context& self) {
 }
 /// Gives the operation to its caller. It holds the rank context until `release_operation`.
 inline operation_state* hand_to_caller(rank_context& self, operation_state& o) {
-    o.between_tests = backoff(self);
+    o.between_tests.emplace(self);
+    o.tested = o.now;
     o.group = self.shared_from_this();
     if (o.of == nullptr) make_room_in_flight(self);
     self.operations.start(o);
@@ -35,12 +36,14 @@ inline std::shared_ptr<const void> copy_operator(request& q) {
 inline operation_state* begin_call(
     rank_context& self, const call& c, const schedule_choice& p, kept_arguments&& kept, prepared* of) {
     if (self.log.has_refused) tell_refusal(self, nullptr);
-    if (c.packed) c.packed->pack();
     const double from = self.trace ? self.trace->begin() : 0;
     taken_collective taken(self, c, p, of);
     taken->arguments.non_blocking = true;
     taken->kept = std::move(kept);  // the data of the tables stays where it is
-    guarded(self, name_of(c.what), [&] { taken->begin(); });
+    guarded(self, name_of(c.what), [&] {
+        if (c.packed) c.packed->pack();
+        taken->begin();
+    });
     executor& o = taken.release();
     if (of) o.of = of->shared_from_this();
     o.traced_from = from;
@@ -49,8 +52,11 @@ inline operation_state* begin_call(
 inline operation_state* begin(rank_context& self, request& q) {
     const progress_lock mine(self);
     const schedule_choice p = check(self, q, false);
-    std::shared_ptr<const void> op = copy_operator(q);
-    change_own_contribution(self, q);
+    std::shared_ptr<const void> op;
+    guarded(self, name_of(q.c.what), [&] {
+        op = copy_operator(q);
+        change_own_contribution(self, q);
+    });
     return begin_call(self, q.c, p, {std::move(op), std::move(q.in_offsets), std::move(q.out_offsets)}, nullptr);
 }
 inline bool begins_at_once(rank_context& self) {
@@ -71,6 +77,7 @@ inline std::shared_ptr<rank_context> release_operation(rank_context& self, opera
         self.trace->end(c, {o.is_collective ? name_of(c.what) : o.site.what, o.schedule,
                                o.is_collective ? none : o.site.peer, o.number, from, c.non_blocking, !o.done});
     }
+    o.between_tests.reset();
     o.kept.op.reset();
     o.arguments.packed = {};
     std::shared_ptr<rank_context> group = std::move(o.group);
@@ -99,7 +106,9 @@ inline void test_operation(rank_context& self, operation_state*& o) {
     run_on(self, o, [&] {
         guarded(self, o->site.what, [&] {
             progress(self);
-            if (!o->done) o->between_tests.check_without_waiting(o->site);
+            if (o->done) return;
+            if (o->now != std::exchange(o->tested, o->now)) o->between_tests.emplace(self);  // another wait begins
+            o->between_tests->check_without_waiting(o->site);
         });
     });
 }
@@ -130,6 +139,12 @@ inline void finish_operation(rank_context& self, operation_state*& o, bool unwin
         });
     } catch (...) {  // the group is broken, and every later call on it reports that
     }
+    if (o == nullptr || self.is_foreign() || gate_lock::is_within(*self.operations.cycle)) return;
+    // Refused, since another thread is in a call with the group, which has broken it: the buffers are given up.
+    std::shared_ptr<rank_context> group;  // outlives the lock
+    const progress_lock mine(self, progress_lock::quiet{});
+    leave(self);
+    group = release_operation(self, *std::exchange(o, nullptr));
 }
 
 inline prepared* prepare_call(rank_context& self, request& q) {
@@ -153,11 +168,12 @@ inline prepared* prepare_call(rank_context& self, request& q) {
     make_room_in_flight(self);
     return p.get();
 }
-/// Throws invalid_argument unless the prepared call may run now.
+/// Refuses the call unless the prepared call may run now.
 inline void expect_ready(const prepared& p) {
     if (p.held.use_count() > 1)  // by an operation that it has started
-        throw_in_call(p.group->rank, name_of(p.q.c.what), errc::invalid_argument,
-            error_text() << "the plan's operation is not over, and uses its buffers: wait for it before the next "
+        refuse_call(*p.group, errc::invalid_argument,
+            error_text() << "colls: rank " << p.group->rank << " in " << name_of(p.q.c.what)
+                         << ": the plan's operation is not over, and uses its buffers: wait for it before the next "
                             "start or run");
 }
 inline void run_prepared(prepared& p) {

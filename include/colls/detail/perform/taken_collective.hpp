@@ -94,6 +94,7 @@ struct allocation final : held_by_program {
     const unsigned born;  ///< as rank_context::born
 };
 inline held_by_program* allocate(rank_context& self, std::size_t count, std::size_t element, std::byte*& at) {
+    if (self.is_foreign()) refuse_progress(self);
     constexpr std::size_t most = std::size_t{1} << 56;  // no process has more addresses
     if (count > most / element) throw std::bad_array_new_length();
     auto* const a = new allocation(self, count * element);

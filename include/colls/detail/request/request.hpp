@@ -14,7 +14,7 @@
 
 namespace colls::inline v1::detail {
 
-/// Packed copies of a call's buffers, which the call moves in place of them. Neither function throws.
+/// Packed copies of a call's buffers, which the call moves in place of them. `pack` may throw what an operator throws.
 class packed_arguments {
 public:
     virtual void pack() = 0;
