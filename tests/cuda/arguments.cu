@@ -1,6 +1,6 @@
 // Calls that are refused before anything is launched, as far as that needs no GPU: sizes that do not fit, buffers that
 // overlap, wrong schedules, and a machine without a device. Prints each error's text. With a GPU also what two threads
-// find that launch at the same time.
+// find that launch, or abort, at the same time.
 #include <colls/cuda/device.hpp>
 #include <colls/schedules/halving_doubling.hpp>
 #include <colls/schedules/ring.hpp>
@@ -156,6 +156,34 @@ void room_of_two_threads() {
     cudaStreamDestroy(second);
 }
 
+/// A rank that hears of an abort may overwrite its buffers at once: the kernels of other ranks are told before.
+void abort_of_another_thread() {
+    std::vector<colls::cuda::communicator> gpu;
+    cudaStream_t stream = nullptr;
+    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    int early = 0;
+    for (int i = 0; i < 40; ++i) {
+        gpu = colls::cuda::communicator::of_devices({0}, {.channels = 1, .scratch_bytes = 4096});
+        rank_handle h;
+        std::uint32_t* poison = nullptr;
+        check(cudaMemcpy(&h, gpu[0].context().handles(), sizeof h, cudaMemcpyDeviceToHost), "cudaMemcpy");
+        check(cudaMemcpy(&poison, h.workspaces, sizeof poison, cudaMemcpyDeviceToHost), "cudaMemcpy");
+        std::thread other([&] { gpu[0].abort("enough"); });
+        for (bool heard = false; !heard;) try {
+                gpu[0].check();
+            } catch (const colls::error&) {
+                heard = true;
+            }
+        std::uint32_t word = 0;
+        check(cudaMemcpyAsync(&word, poison, sizeof word, cudaMemcpyDeviceToHost, stream), "cudaMemcpyAsync");
+        check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+        early += word == 0;
+        other.join();
+    }
+    cudaStreamDestroy(stream);
+    if (early != 0) ++failed, std::printf("wrong: %d aborts were heard before the other ranks were told\n", early);
+}
+
 }  // namespace
 
 int main() {
@@ -178,6 +206,7 @@ int main() {
     if (devices > 0) {
         launches();
         room_of_two_threads();
+        abort_of_another_thread();
     }
     refused(errc::invalid_argument, "no devices", [] { colls::cuda::communicator::of_devices({}); });
     refused(errc::invalid_argument, "73 devices", [] { colls::cuda::communicator::of_devices(std::vector<int>(73)); });

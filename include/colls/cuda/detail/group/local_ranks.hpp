@@ -237,8 +237,11 @@ public:
                 static_cast<failure>(std::atomic_ref<std::uint64_t>(l.status->what).load(std::memory_order_acquire));
             if (why != failure::nothing) throw_failure(l.rank, why, r.peer, r.told_by, r.round, r.block);
         }
-        if (const std::uint32_t word = order_.load(std::memory_order_acquire); word != 0)
+        if (const std::uint32_t word = order_.load(std::memory_order_acquire); word != 0) {
+            // The caller may then overwrite what kernels of other ranks read: these are told first.
+            const std::lock_guard told(order_mutex_);
             throw_failure(ranks_.front().rank, reason_in(word), peer_in(word), none, none, none);
+        }
     }
 
     /// The memory of this device that other ranks reach, as kernels are told.
@@ -559,7 +562,7 @@ private:
     std::vector<int> peer_devices_;
     calls_together* together_ = nullptr;
     private_stream orders_;
-    std::mutex order_mutex_;
+    mutable std::mutex order_mutex_;
     std::atomic<std::uint32_t> order_{0};  ///< to the local ranks: a poison word
     char order_text_[workspace_layout::text_bytes] = {};
     int order_told_by_ = none;  ///< the rank that said so, if another one did
