@@ -215,6 +215,15 @@ public:
         if (far_) far_->refuse({has_refused_ ? why : failure::nothing, ranks_.front().rank, text});
     }
     bool has_refused() const { return has_refused_; }
+    /// The same of a call that was refused; not told where the rank may go on without its host.
+    void refuse(const char* text) noexcept {
+        if (!has_unseen_calls_) set_refusal(text);
+    }
+    /// From now on graphs, or kernels of the program, may make calls: no refusal could be taken back in time.
+    void expect_unseen_calls() noexcept {
+        has_unseen_calls_ = true;
+        set_refusal("");
+    }
 
     /// Tells the other ranks that this one makes no more calls, unless they have been told already why it made none.
     void leave() noexcept {
@@ -566,7 +575,7 @@ private:
     std::atomic<std::uint32_t> order_{0};  ///< to the local ranks: a poison word
     char order_text_[workspace_layout::text_bytes] = {};
     int order_told_by_ = none;  ///< the rank that said so, if another one did
-    bool has_refused_ = false;
+    bool has_refused_ = false, has_unseen_calls_ = false;
     int ranks_per_host_ = 0;
     host_map hosts_;
     std::unique_ptr<far_group> far_;  // the last member: its thread uses the others

@@ -36,7 +36,10 @@ struct calls_together {
 /// Checks the stream of a call.
 inline void check_stream(local_ranks& ranks, call_name what, cudaStream_t stream) {
     const int rank = ranks.ranks().front().rank;
-    check_stream(what, rank, stream, ranks.device());
+    if (is_captured(stream))
+        ranks.expect_unseen_calls();
+    else
+        check_stream(what, rank, stream, ranks.device());
     calls_together* const all = ranks.together();
     if (all == nullptr) return;
     if (all->stream.value_or(stream) != stream)
@@ -136,7 +139,7 @@ inline void launch_kernel(
         if (e.code() == errc::peer_failed)
             ranks.order(failure::failed, rank, e.what());
         else
-            ranks.set_refusal(e.what());
+            ranks.refuse(e.what());
         throw;
     } catch (const std::exception& e) {
         const bool memory = dynamic_cast<const std::bad_alloc*>(&e) != nullptr;
