@@ -445,9 +445,8 @@ private:
     /// Writes a text and then a word at `at` into the workspace of a local rank. Not if the device cannot: its kernels
     /// read the order all the same.
     void tell(int rank, const char* text, std::uint64_t at, std::uint32_t word) noexcept {
-        cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+        const relaxed_capture relaxed;
         int before = 0;
-        cudaThreadExchangeStreamCaptureMode(&mode);
         cudaGetDevice(&before);
         cudaSetDevice(device_);
         char bytes[workspace_layout::text_bytes] = {};
@@ -457,7 +456,6 @@ private:
         cudaMemcpyAsync(to + at, &word, sizeof word, cudaMemcpyDefault, orders_.get());
         cudaStreamSynchronize(orders_.get());
         cudaSetDevice(before);
-        cudaThreadExchangeStreamCaptureMode(&mode);
         cudaGetLastError();
     }
     /// The text that a rank gives for its failure; empty where it cannot be read.
