@@ -1,5 +1,6 @@
 // Calls that are refused before anything is launched, as far as that needs no GPU: sizes that do not fit, buffers that
-// overlap, wrong schedules, and a machine without a device. Prints each error's text.
+// overlap, wrong schedules, and a machine without a device. Prints each error's text. With a GPU also what two threads
+// find that launch, or abort, at the same time.
 #include <colls/cuda/device.hpp>
 #include <colls/schedules/halving_doubling.hpp>
 #include <colls/schedules/ring.hpp>
@@ -7,6 +8,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -122,6 +124,66 @@ void counts() {
     refused(errc::invalid_argument, "counts that do not add up", [&] { whole(all_gather, 5, 10, 0, {0, 1, 6, 6, 9}); });
 }
 
+/// Launches of two threads, of which the device holds one at a time: room that one has found is taken, before it has
+/// launched. They are on two streams, or each on the stream of its thread, which has one handle in all threads.
+void room_of_two_threads() {
+    check(cudaSetDevice(0), "cudaSetDevice");
+    const resident_group a(0, 0.6), b(0, 0.6);
+    device_residency& room = device_residency::of(0);
+    const auto expect = [](bool right, const char* what) {
+        if (!right) ++failed, std::printf("wrong: %s\n", what);
+    };
+    const auto found_by_another = [&](cudaStream_t stream) {
+        bool found = false;
+        std::thread other([&] {
+            cudaSetDevice(0);
+            found = room.fits(stream, 0.6, &b) == device_residency::answer::fits;
+            room.launched(stream, &b);
+            cudaStreamSynchronize(stream);
+        });
+        other.join();
+        return found;
+    };
+    cudaStream_t second = nullptr;
+    check(cudaStreamCreateWithFlags(&second, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    for (const cudaStream_t theirs : {second, cudaStreamPerThread}) {
+        expect(room.fits(cudaStreamPerThread, 0.6, &a) == device_residency::answer::fits, "room for a launch");
+        expect(!found_by_another(theirs), "room that another thread is about to take");
+        room.launched(cudaStreamPerThread, &a);
+        check(cudaStreamSynchronize(cudaStreamPerThread), "cudaStreamSynchronize");
+        expect(found_by_another(theirs), "room after another thread's launch");
+    }
+    cudaStreamDestroy(second);
+}
+
+/// A rank that hears of an abort may overwrite its buffers at once: the kernels of other ranks are told before.
+void abort_of_another_thread() {
+    std::vector<colls::cuda::communicator> gpu;
+    cudaStream_t stream = nullptr;
+    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    int early = 0;
+    for (int i = 0; i < 40; ++i) {
+        gpu = colls::cuda::communicator::of_devices({0}, {.channels = 1, .scratch_bytes = 4096});
+        rank_handle h;
+        std::uint32_t* poison = nullptr;
+        check(cudaMemcpy(&h, gpu[0].context().handles(), sizeof h, cudaMemcpyDeviceToHost), "cudaMemcpy");
+        check(cudaMemcpy(&poison, h.workspaces, sizeof poison, cudaMemcpyDeviceToHost), "cudaMemcpy");
+        std::thread other([&] { gpu[0].abort("enough"); });
+        for (bool heard = false; !heard;) try {
+                gpu[0].check();
+            } catch (const colls::error&) {
+                heard = true;
+            }
+        std::uint32_t word = 0;
+        check(cudaMemcpyAsync(&word, poison, sizeof word, cudaMemcpyDeviceToHost, stream), "cudaMemcpyAsync");
+        check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+        early += word == 0;
+        other.join();
+    }
+    cudaStreamDestroy(stream);
+    if (early != 0) ++failed, std::printf("wrong: %d aborts were heard before the other ranks were told\n", early);
+}
+
 }  // namespace
 
 int main() {
@@ -141,7 +203,11 @@ int main() {
         refused(errc::unsupported, "ranks without a device", [] { colls::cuda::virtual_ranks(2); });
         refused(errc::unsupported, "devices that do not exist", [] { colls::cuda::communicator::of_devices({0, 1}); });
     }
-    if (devices > 0) launches();
+    if (devices > 0) {
+        launches();
+        room_of_two_threads();
+        abort_of_another_thread();
+    }
     refused(errc::invalid_argument, "no devices", [] { colls::cuda::communicator::of_devices({}); });
     refused(errc::invalid_argument, "73 devices", [] { colls::cuda::communicator::of_devices(std::vector<int>(73)); });
     std::printf("%d wrong\n", failed);

@@ -237,6 +237,45 @@ void refusals(colls::communicator& host) {
     colls::barrier(host);
 }
 
+/// Memory of no elements, which gives back what it has taken; and of more than there can be.
+void sizes(colls::communicator& host) {
+    colls::cuda::communicator gpu(host, 0, small_group);
+    const std::size_t all = gpu.context().reachable().exported.bytes, too_many = std::size_t{1} << 62;
+    for (std::size_t i = 0; i <= all / 256; ++i) gpu.allocate<float>(0);
+    const auto x = gpu.allocate<char>(all - 4096);
+    expect(x.size() == all - 4096, "all memory after memory of no elements");
+    expect_error(errc::unsupported, -1, "2^64 bytes", {"is used up"}, [&] { gpu.allocate<float>(too_many); });
+    expect_error(
+        errc::unsupported, -1, "2^64 - 1 bytes", {"is used up"}, [&] { gpu.allocate<char>(4 * too_many - 1); });
+    expect_error(errc::invalid_argument, gpu.rank(), "a buffer of 2^64 bytes", {"more bytes than any memory"},
+        [&] { gpu.share(reinterpret_cast<float*>(x.data()), too_many); });
+}
+
+/// A rank refuses a call, and then makes those of a graph, of which its host does not hear: a peer that has waited for
+/// them for more than a second still finds them.
+void refusal_before_a_graph(colls::communicator& host) {
+    colls::cuda::communicator gpu(host, 0, small_group);
+    rank_buffer x(gpu);
+    x.sum(gpu);
+    x.finish(gpu);
+    check(cudaStreamBeginCapture(x.stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    x.sum(gpu);
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t replay = nullptr;
+    check(cudaStreamEndCapture(x.stream, &graph), "cudaStreamEndCapture");
+    check(cudaGraphInstantiate(&replay, graph, 0), "cudaGraphInstantiate");
+    if (gpu.rank() == gpu.size() - 1) {
+        expect_error(errc::invalid_argument, -1, "a root that there is not", {"out of range"},
+            [&] { colls::cuda::broadcast(gpu, x.memory, 3, x.stream); });
+        pause(2);
+    }
+    check(cudaGraphLaunch(replay, x.stream), "cudaGraphLaunch");
+    x.finish(gpu);
+    expect(true, "a graph that is replayed after a refused call");
+    cudaGraphExecDestroy(replay);
+    cudaGraphDestroy(graph);
+}
+
 /// The last rank leaves, also after a call that it has not made up for: the others hear which, and why.
 void leaves(colls::communicator& host) {
     for (const bool refuses : {false, true}) {
@@ -385,6 +424,8 @@ int main() {
     failed += processes(14, true, "a forked child", [](auto& host) { forked_child(host); });
     failed += processes(6, false, "abort", [](auto& host) { abort_by_a_thread(host); });
     failed += processes(13, false, "refused calls", [](auto& host) { refusals(host); });
+    failed += processes(12, false, "sizes", [](auto& host) { sizes(host); });
+    failed += processes(4, false, "refused before a graph", [](auto& host) { refusal_before_a_graph(host); });
     failed += processes(5, false, "a rank that leaves", [](auto& host) { leaves(host); });
     failed += processes(33, false, "devices and options", [devices](auto& host) { wrong_devices(host, devices); });
     failed += processes(3, false, "a rank without a device", [](auto& host) { no_device(host); });

@@ -34,8 +34,9 @@
 // scratch memory), wrong_schedule. What goes wrong in the kernel is thrown by the next call on this rank, or by
 // comm.check(): timeout (a peer did not come within options.timeout; the error says which, and in which round),
 // mismatch (a peer made another call), peer_failed (a peer has aborted, died, run out of memory in its part of the
-// call, or refused it and not made it within a second; the error says which, and quotes why). Too little memory for a
-// call throws std::bad_alloc or peer_failed, and breaks the group.
+// call, or refused it and not made it within a second; the error says which, and quotes why; a rank that has captured
+// calls, or makes them within kernels, does not tell of refusals). Too little memory for a call throws std::bad_alloc
+// or peer_failed, and breaks the group.
 //
 // Costs are those of the eager path, 1 round, or of the schedule (colls::cost_of); given below are rounds and the bytes
 // that the busiest rank reads from others, by `direct`, for S bytes in the whole buffer. A kernel reads

@@ -146,7 +146,7 @@ public:
     /// unsupported where options.arena_bytes are used up.
     template <class T>
     memory<T> allocate(std::size_t count) {
-        const std::size_t bytes = count == 0 ? 1 : count * sizeof(T);
+        const std::size_t bytes = detail::bytes_of(count, sizeof(T));
         if (!memory_->arena) return allocate_in_process<T>(count, bytes);
         std::byte* const at = memory_->arena->take(bytes);
         if (at == nullptr)
@@ -177,7 +177,7 @@ public:
     /// each rank that has descriptors.
     template <class T>
     shared_buffer<T> share(T* data, std::size_t count) {
-        if (sharing_) return {sharing_->share(data, count * sizeof(T)), data, count};
+        if (sharing_) return {sharing_->share(data, detail::bytes_of(count, sizeof(T))), data, count};
         if (!detail::check_pointer("share", rank_, data, detail::bytes_of(count, sizeof(T)), device(), "shared"))
             throw error(errc::unsupported,
                 (v1::detail::error_text() << "colls: cuda: share on rank " << rank_

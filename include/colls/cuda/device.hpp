@@ -49,6 +49,7 @@ struct ranks {
 template <class S, class Comm>
 device::ranks<S> ranks_for(Comm& comm, const S& s = {}) {
     detail::local_ranks& context = comm.context();
+    context.expect_unseen_calls();
     device::ranks<S> r;
     r.locals = static_cast<std::int32_t>(context.ranks().size());
     r.channels = context.sizes().channels;

@@ -38,7 +38,7 @@ public:
         if (ranks_ == nullptr) return;
         ranks_->set_together(nullptr);
         if (!all_->calls.empty() || !all_->sends.empty() || !all_->receives.empty())
-            ranks_->set_refusal("its group of calls was not ended");
+            ranks_->refuse("its group of calls was not ended");
     }
 
     /// Launches the calls. Throws colls::error as a call does; unsupported where options.scratch_bytes has no room for

@@ -94,6 +94,17 @@ void rank_of_processes(colls::communicator& host) {
         finish(gpu, x.data(), elements, s.at);
     }
 }
+/// Rank 0 aborts before all call.
+void rank_that_hears_of_an_abort(colls::communicator& host) {
+    colls::cuda::communicator gpu(host, host.rank(), small_group);
+    const auto x = gpu.allocate<float>(count);
+    check(cudaSetDevice(gpu.device()), "cudaSetDevice");
+    const stream s;
+    if (host.rank() == 0) gpu.abort("enough");
+    colls::barrier(host);
+    sum(gpu, x.data(), 5, s.at);
+    finish(gpu, x.data(), 5, s.at);
+}
 /// Memory of cuMemCreate, of two handles.
 struct mapped_memory {
     static constexpr std::size_t granule = 2 << 20;
@@ -364,6 +375,21 @@ void for_each_call(const char* call, const std::function<bool(int)>& f, int firs
     std::printf(" %s %d", call, k - first);
 }
 
+/// The runtime of the last rank fails from its k-th change of the capture mode on, as it does once a kernel of the
+/// program has crashed: the rank hears of an abort all the same.
+void aborts() {
+    program_of_rank = &rank_that_hears_of_an_abort;
+    for_each_call("an abort, and cudaThreadExchangeStreamCaptureMode", [](int k) {
+        const std::string fault = "cudaThreadExchangeStreamCaptureMode:" + std::to_string(k) + "+";
+        const int status = run_processes(n - 1, "EMULATED_FAIL", fault);
+        for (int r = 0; r < n; ++r)
+            expect(status == 0 && outcomes[r].what == outcome::error && outcomes[r].gave_all_back,
+                "an abort, and " + fault + ": rank " + std::to_string(r) + ": " + outcomes[r].text);
+        return outcomes[n - 1].fails;
+    });
+    program_of_rank = &rank_of_processes;
+}
+
 void run() {
     // The error must come where the call is needed; others may be done without.
     constexpr const char *needed[] = {"cudaMalloc", "cudaHostAlloc", "cudaStreamCreateWithFlags", "cudaLaunchKernelExC",
@@ -404,7 +430,7 @@ void run() {
     for (const char* const c : {"cudaIpcOpenMemHandle", "cuMemExportToShareableHandle",
              "cuMemImportFromShareableHandle", "cuMemUnmap", "cudaIpcCloseMemHandle"})
         for_each_call(c, [c](int k) { return death(c, k); });
-    program_of_rank = &rank_of_processes;
+    aborts();
     std::printf("\n");
     no_peer_access();
     other_devices("0,1", false, "names device 2, and its process sees 2");

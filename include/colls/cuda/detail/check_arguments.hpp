@@ -105,9 +105,9 @@ inline void check_overlap(
                         : "input and output overlap without being in place: in place, they are the same buffer");
 }
 
+/// Not while it is captured: it cannot be asked then, and a launch on another device's stream fails.
 inline void check_stream(call_name what, int rank, cudaStream_t stream, int device) {
 #if CUDART_VERSION >= 12080
-    if (is_captured(stream)) return;  // it cannot be asked, and a launch on another device's stream fails
     int on = device;
     check(cudaStreamGetDevice(stream, &on), "cudaStreamGetDevice", rank);
     if (on != device) refuse(what, rank, "the stream belongs to a different device than the group");

@@ -58,16 +58,22 @@ inline void synchronise(int device) {
     cudaSetDevice(before);
 }
 
-/// Lets a scope allocate and copy while a stream is being captured into a graph.
+/// Lets a scope allocate and copy while a stream is being captured into a graph. Where it cannot, because an earlier
+/// kernel has failed, so will what the scope does.
 class relaxed_capture {
 public:
-    relaxed_capture() { check(cudaThreadExchangeStreamCaptureMode(&mode_), "cudaThreadExchangeStreamCaptureMode"); }
+    relaxed_capture() noexcept : is_changed_(cudaThreadExchangeStreamCaptureMode(&mode_) == cudaSuccess) {
+        if (!is_changed_) cudaGetLastError();
+    }
     relaxed_capture(const relaxed_capture&) = delete;
     relaxed_capture& operator=(const relaxed_capture&) = delete;
-    ~relaxed_capture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+    ~relaxed_capture() {
+        if (is_changed_) cudaThreadExchangeStreamCaptureMode(&mode_);
+    }
 
 private:
     cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+    const bool is_changed_;
 };
 
 /// Are calls on this stream being captured into a graph?

@@ -118,6 +118,7 @@ inline constexpr std::string_view known_calls[] = {
     "cudaStreamDestroy",
     "cudaStreamEndCapture",
     "cudaStreamGetDevice",
+    "cudaStreamGetId",
     "cudaStreamIsCapturing",
     "cudaStreamQuery",
     "cudaStreamSynchronize",

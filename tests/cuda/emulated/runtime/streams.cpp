@@ -5,6 +5,7 @@
 #include "streams.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <set>
@@ -26,7 +27,8 @@ struct work {
 
 struct stream {
     int device = 0;
-    bool blocking = true;  ///< waits for the legacy stream, and it for this one
+    unsigned long long number = 0;  ///< no other stream of the process has it
+    bool blocking = true;           ///< waits for the legacy stream, and it for this one
     bool legacy = false;
     std::unique_ptr<graph> captured;  ///< not null while it is captured
     bool spoiled = false;             ///< the capture has failed
@@ -91,11 +93,24 @@ void work_off(const std::shared_ptr<stream>& s) {
 }
 
 std::shared_ptr<stream> make_stream(int device, bool blocking, bool legacy) {
+    static std::atomic<unsigned long long> made{0};
     auto s = std::make_shared<stream>();
+    s->number = ++made;
     s->device = device;
     s->blocking = blocking;
     s->legacy = legacy;
     std::thread([s] { work_off(s); }).detach();
+    return s;
+}
+
+/// With the registry locked: of the calling thread.
+std::shared_ptr<stream> per_thread_of(int device) {
+    thread_local std::map<int, std::shared_ptr<stream>> own;
+    auto& s = own[device];
+    if (!s) {
+        s = make_stream(device, true, false);
+        all().streams[s.get()] = s;
+    }
     return s;
 }
 
@@ -147,6 +162,7 @@ std::shared_ptr<stream> stream_of(cudaStream_t handle) {
     registry& r = all();
     const std::lock_guard lock(r.mutex);
     if (handle == nullptr || handle == cudaStreamLegacy) return legacy_of(current_device());
+    if (handle == cudaStreamPerThread) return per_thread_of(current_device());
     const auto i = r.streams.find(handle);
     return i == r.streams.end() ? nullptr : i->second;
 }
@@ -329,6 +345,13 @@ cudaError_t cudaStreamGetDevice(cudaStream_t handle, int* d) {
         return fail(cudaErrorStreamCaptureUnsupported);
     }
     *d = s->device;
+    return cudaSuccess;
+}
+cudaError_t cudaStreamGetId(cudaStream_t handle, unsigned long long* id) {
+    EMULATED_CALL("cudaStreamGetId");
+    const auto s = stream_of(handle);
+    if (!s) return fail(cudaErrorInvalidResourceHandle);
+    *id = s->number;
     return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t e, unsigned) {

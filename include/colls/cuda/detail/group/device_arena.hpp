@@ -52,7 +52,7 @@ private:
         std::byte* at;
         std::size_t bytes;
     };
-    static std::size_t rounded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+    static std::size_t rounded(std::size_t bytes) { return (std::max<std::size_t>(bytes, 1) + 255) / 256 * 256; }
 
     const unsigned born_ = v1::detail::count_forks();
     std::mutex mutex_;

@@ -215,6 +215,15 @@ public:
         if (far_) far_->refuse({has_refused_ ? why : failure::nothing, ranks_.front().rank, text});
     }
     bool has_refused() const { return has_refused_; }
+    /// The same of a call that was refused; not told where the rank may go on without its host.
+    void refuse(const char* text) noexcept {
+        if (!has_unseen_calls_) set_refusal(text);
+    }
+    /// From now on graphs, or kernels of the program, may make calls: no refusal could be taken back in time.
+    void expect_unseen_calls() noexcept {
+        has_unseen_calls_ = true;
+        set_refusal("");
+    }
 
     /// Tells the other ranks that this one makes no more calls, unless they have been told already why it made none.
     void leave() noexcept {
@@ -237,8 +246,11 @@ public:
                 static_cast<failure>(std::atomic_ref<std::uint64_t>(l.status->what).load(std::memory_order_acquire));
             if (why != failure::nothing) throw_failure(l.rank, why, r.peer, r.told_by, r.round, r.block);
         }
-        if (const std::uint32_t word = order_.load(std::memory_order_acquire); word != 0)
+        if (const std::uint32_t word = order_.load(std::memory_order_acquire); word != 0) {
+            // The caller may then overwrite what kernels of other ranks read: these are told first.
+            const std::lock_guard told(order_mutex_);
             throw_failure(ranks_.front().rank, reason_in(word), peer_in(word), none, none, none);
+        }
     }
 
     /// The memory of this device that other ranks reach, as kernels are told.
@@ -433,9 +445,8 @@ private:
     /// Writes a text and then a word at `at` into the workspace of a local rank. Not if the device cannot: its kernels
     /// read the order all the same.
     void tell(int rank, const char* text, std::uint64_t at, std::uint32_t word) noexcept {
-        cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+        const relaxed_capture relaxed;
         int before = 0;
-        cudaThreadExchangeStreamCaptureMode(&mode);
         cudaGetDevice(&before);
         cudaSetDevice(device_);
         char bytes[workspace_layout::text_bytes] = {};
@@ -445,7 +456,6 @@ private:
         cudaMemcpyAsync(to + at, &word, sizeof word, cudaMemcpyDefault, orders_.get());
         cudaStreamSynchronize(orders_.get());
         cudaSetDevice(before);
-        cudaThreadExchangeStreamCaptureMode(&mode);
         cudaGetLastError();
     }
     /// The text that a rank gives for its failure; empty where it cannot be read.
@@ -559,11 +569,11 @@ private:
     std::vector<int> peer_devices_;
     calls_together* together_ = nullptr;
     private_stream orders_;
-    std::mutex order_mutex_;
+    mutable std::mutex order_mutex_;
     std::atomic<std::uint32_t> order_{0};  ///< to the local ranks: a poison word
     char order_text_[workspace_layout::text_bytes] = {};
     int order_told_by_ = none;  ///< the rank that said so, if another one did
-    bool has_refused_ = false;
+    bool has_refused_ = false, has_unseen_calls_ = false;
     int ranks_per_host_ = 0;
     host_map hosts_;
     std::unique_ptr<far_group> far_;  // the last member: its thread uses the others

@@ -46,37 +46,45 @@ public:
     }
     enum class answer { fits, too_large, one_queue };
     /// Will a launch of that share on `stream` fit the device together with those in flight on other streams? All fit
-    /// if all groups do: then nothing is looked up. Always so while the stream is captured.
-    answer fits(cudaStream_t stream, double share, const void* group) {
+    /// if all groups do: then nothing is looked up. Always so while the stream is captured. `is_next`: it is made now,
+    /// and where it fits counts as in flight from here on, so that no launch of another thread finds the same room.
+    answer fits(cudaStream_t stream, double share, const void* group, bool is_next = true) {
         const std::lock_guard lock(mutex_);
         if (!is_crowded() || is_captured(stream)) return answer::fits;
+        unsigned long long number = 0;  // a handle may stand for a stream of each thread, or be used again
+        check(cudaStreamGetId(stream, &number), "cudaStreamGetId");
         {
             // Another thread may be capturing: a query would otherwise be refused, and spoil that capture.
             const relaxed_capture relaxed;
-            std::erase_if(launches_, [](const launch& l) { return cudaEventQuery(l.over.get()) == cudaSuccess; });
+            std::erase_if(
+                launches_, [](const launch& l) { return l.is_made && cudaEventQuery(l.over.get()) == cudaSuccess; });
         }
         cudaGetLastError();  // clears cudaErrorNotReady
         if (has_one_queue_ && std::any_of(launches_.begin(), launches_.end(),
-                                  [&](const launch& l) { return l.stream != stream && l.group != group; }))
+                                  [&](const launch& l) { return l.stream != number && l.group != group; }))
             return answer::one_queue;
         double all = share;
         for (std::size_t i = 0; i < launches_.size(); ++i) {
-            const cudaStream_t s = launches_[i].stream;
+            const unsigned long long s = launches_[i].stream;
             const auto of_stream = [s](const launch& l) { return l.stream == s; };
             const auto end = launches_.begin() + static_cast<std::ptrdiff_t>(i);
-            if (s == stream || std::any_of(launches_.begin(), end, of_stream)) continue;
+            if (s == number || std::any_of(launches_.begin(), end, of_stream)) continue;
             double most = 0;
             for (const launch& l : launches_) most = of_stream(l) ? std::max(most, l.share) : most;
             all += most;
         }
-        return all <= whole ? answer::fits : answer::too_large;
+        if (all > whole) return answer::too_large;
+        if (is_next) launches_.push_back({number, group, share, event()});
+        return answer::fits;
     }
-    /// After the launch.
-    void launched(cudaStream_t stream, double share, const void* group) {
+    /// After the launch, also where it failed.
+    void launched(cudaStream_t stream, const void* group) {
         const std::lock_guard lock(mutex_);
-        if (!is_crowded() || is_captured(stream)) return;
-        launches_.push_back({stream, group, share, event()});
-        check(cudaEventRecord(launches_.back().over.get(), stream), "cudaEventRecord");
+        for (launch& l : launches_) {
+            if (l.group != group || l.is_made) continue;
+            l.is_made = true;
+            check(cudaEventRecord(l.over.get(), stream), "cudaEventRecord");
+        }
     }
 
 private:
@@ -99,10 +107,11 @@ private:
         cudaEvent_t at_ = nullptr;
     };
     struct launch {
-        cudaStream_t stream;
+        unsigned long long stream;
         const void* group;
         double share;
         event over;
+        bool is_made = false;
     };
 
     bool is_crowded() const { return groups_ > whole || (has_one_queue_ && number_ > 1); }

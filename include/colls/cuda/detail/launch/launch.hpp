@@ -36,7 +36,10 @@ struct calls_together {
 /// Checks the stream of a call.
 inline void check_stream(local_ranks& ranks, call_name what, cudaStream_t stream) {
     const int rank = ranks.ranks().front().rank;
-    check_stream(what, rank, stream, ranks.device());
+    if (is_captured(stream))
+        ranks.expect_unseen_calls();
+    else
+        check_stream(what, rank, stream, ranks.device());
     calls_together* const all = ranks.together();
     if (all == nullptr) return;
     if (all->stream.value_or(stream) != stream)
@@ -60,10 +63,10 @@ constexpr std::uint64_t chunk_elements(std::uint64_t bytes) {
     return (quanta < 1 ? 1 : quanta) * quantum;
 }
 
-/// The share of the device's blocks that `blocks` blocks of a kernel take. Throws unsupported where the device does not
-/// hold them all at once, or not together with the launches in flight that might wait for this one: then nothing is
-/// launched.
-inline double check_fits(local_ranks& ranks, call_name what, const void* kernel, int blocks, cudaStream_t stream) {
+/// Throws unsupported where the device does not hold `blocks` blocks of a kernel at once, or not together with the
+/// launches in flight that might wait for this one: then nothing is launched. `is_next`: see device_residency::fits.
+inline void check_fits(
+    local_ranks& ranks, call_name what, const void* kernel, int blocks, cudaStream_t stream, bool is_next = false) {
     const int rank = ranks.ranks().front().rank, resident = ranks.loaded(kernel).resident_blocks;
     if (blocks > resident)
         throw error(errc::unsupported,
@@ -75,8 +78,8 @@ inline double check_fits(local_ranks& ranks, call_name what, const void* kernel,
     const double share = static_cast<double>(blocks) / resident;
     const device_guard guard(ranks.device());
     device_residency* const others = ranks.residency();
-    const auto fits = others != nullptr ? others->fits(stream, share, &ranks) : device_residency::answer::fits;
-    if (fits == device_residency::answer::fits) return share;
+    const auto fits = others != nullptr ? others->fits(stream, share, &ranks, is_next) : device_residency::answer::fits;
+    if (fits == device_residency::answer::fits) return;
     error_text why;
     why << "colls: cuda: " << what.text << " on rank " << rank;
     if (fits == device_residency::answer::one_queue)
@@ -96,9 +99,8 @@ inline double check_fits(local_ranks& ranks, call_name what, const void* kernel,
 inline void launch_kernel(
     local_ranks& ranks, call_name what, const void* kernel, int channels, void** arguments, cudaStream_t stream) {
     const int rank = ranks.ranks().front().rank, blocks = channels * static_cast<int>(ranks.ranks().size());
-    const double share = check_fits(ranks, what, kernel, blocks, stream);
     const device_guard guard(ranks.device());
-    device_residency* const others = ranks.residency();
+    check_fits(ranks, what, kernel, blocks, stream, true);
     ranks.set_refusal("");
     cudaLaunchAttribute attributes[2] = {};
     unsigned used = 0;
@@ -119,9 +121,10 @@ inline void launch_kernel(
     config.stream = stream;
     config.attrs = attributes;
     config.numAttrs = used;
-    check(cudaLaunchKernelExC(&config, kernel, arguments), "cudaLaunchKernelExC", rank);
+    const cudaError_t code = cudaLaunchKernelExC(&config, kernel, arguments);
+    if (device_residency* const others = ranks.residency()) others->launched(stream, &ranks);
+    check(code, "cudaLaunchKernelExC", rank);
     if (ranks.far() != nullptr) ranks.far()->wake(is_captured(stream));
-    if (others != nullptr) others->launched(stream, share, &ranks);
 }
 
 /// Called in a handler of what a call throws before its launch: tells the other ranks, which may be waiting for this
@@ -136,7 +139,7 @@ inline void launch_kernel(
         if (e.code() == errc::peer_failed)
             ranks.order(failure::failed, rank, e.what());
         else
-            ranks.set_refusal(e.what());
+            ranks.refuse(e.what());
         throw;
     } catch (const std::exception& e) {
         const bool memory = dynamic_cast<const std::bad_alloc*>(&e) != nullptr;
