@@ -485,13 +485,13 @@ int run(const std::string& mode, int a, int b) {
         replay(gpu, stream, a);
         result = wrong != 0;
     } else if (mode == "killed") {
-        if (world.rank() == a)
-            std::thread([b] {
-                std::this_thread::sleep_for(std::chrono::milliseconds(b));
-                kill(getpid(), SIGKILL);
-            }).detach();
         auto y = gpu.allocate<word>(x.size());
         result = expect(gpu, a, peer_failed, peer_failed, [&](int i) {
+            if (i == 1 && world.rank() == a)  // the others have made the group, and call by now, too
+                std::thread([b] {
+                    std::this_thread::sleep_for(std::chrono::milliseconds(b));
+                    kill(getpid(), SIGKILL);
+                }).detach();
             if (i % 2 == 0) return sum(i);
             const int n = gpu.size();
             colls::cuda::exchange(gpu, x, (gpu.rank() + 1) % n, y, (gpu.rank() + n - 1) % n, stream);

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstring>
 #include <functional>
@@ -91,6 +92,13 @@ bool until(message_transport& w, F holds, double seconds = patience_s) {
 /// Makes progress for so long.
 inline void idle(message_transport& w, double seconds) {
     until(w, [] { return false; }, seconds);
+}
+
+/// Makes progress until all n ranks of a group, which are threads, have come here. A rank that left as soon as it has
+/// what it looks for might keep a slower one from it.
+inline bool meet(message_transport& w, std::atomic<int>& here, int n) {
+    ++here;
+    return until(w, [&] { return here >= n; });
 }
 
 /// The listening sockets of a group, made before its ranks start.

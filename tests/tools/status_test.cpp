@@ -5,6 +5,7 @@
 #include "execute.hpp"
 
 #include <colls/elastic.hpp>
+#include <colls/status/detail/reader.hpp>
 #include <colls/status/detail/record.hpp>
 
 #include <arpa/inet.h>
@@ -98,6 +99,12 @@ void make_calls(colls::communicator& comm, board& b) {
     while (!b.over) std::this_thread::sleep_for(1ms);
 }
 
+/// Stops a process, and returns when it has: before that it may have to wait for a core.
+void stop(pid_t process) {
+    kill(process, SIGSTOP);
+    while (colls::detail::status::state_of("/proc/" + std::to_string(process)) != 'T') std::this_thread::sleep_for(1ms);
+}
+
 program_result status(const std::string& arguments, const std::string& before = "") {
     return execute(before + " '" COLLS_TEST_TOOL "' status " + arguments);
 }
@@ -172,7 +179,7 @@ TEST_CASE("a stopped rank of a host is named first, and a killed one") {
         run.wait_for_calls(n, 3);
         const int stopped = n / 2, other = n - 1 == stopped ? 0 : n - 1;
         const auto since = std::chrono::steady_clock::now();
-        kill(run->process[stopped], SIGSTOP);
+        stop(run->process[stopped]);
         // At once: the others may not wait yet.
         const json first = rows(std::to_string(run->process[other]));
         say_time("named", since);
@@ -189,9 +196,8 @@ TEST_CASE("a stopped rank of a host is named first, and a killed one") {
         json later;
         const auto waits_for_it = [&](const json& r) { return r.value("waits_for", -1) == stopped; };
         do later = rows(std::to_string(run->process[stopped]));
-        while (std::none_of(later.begin(), later.end(), waits_for_it));
+        while (std::none_of(later.begin(), later.end(), waits_for_it) || row_of(later, other)["in_call"] != true);
         CHECK(later[0]["rank"] == stopped);
-        CHECK(row_of(later, other)["in_call"] == true);
         const program_result table = status(std::to_string(run->process[other]));
         CAPTURE(table.text);
         CHECK(table.says("group 0: " + std::to_string(n) + " ranks, processes that share memory"));
@@ -242,7 +248,8 @@ TEST_CASE("ranks that are threads of one process") {
     while (run->process[2] == 0) std::this_thread::sleep_for(1ms);
     json all;
     do all = rows(std::to_string(run.runner()));
-    while (row_of(all, 0).value("waits_for", -1) != 2 || row_of(all, 3).value("waits_for", -1) != 2);
+    while (row_of(all, 0).value("waits_for", -1) != 2 || row_of(all, 3).value("waits_for", -1) != 2 ||
+           row_of(all, 1)["calls"] != 6);
     CHECK(all.size() == 4);
     CHECK(all[0]["rank"] == 2);
     CHECK(all[0]["in_call"] == false);
@@ -257,7 +264,7 @@ TEST_CASE("ranks that are threads of one process") {
 TEST_CASE("metrics for Prometheus") {
     const job run([](board& b) { colls::processes::run(2, [&](colls::communicator& c) { make_calls(c, b); }); });
     run.wait_for_calls(2, 3);
-    kill(run->process[1], SIGSTOP);
+    stop(run->process[1]);
     const program_result r = status(std::to_string(run->process[0]) + " --prometheus");
     CAPTURE(r.text);
     CHECK(r.status == 0);
@@ -300,7 +307,7 @@ TEST_CASE("over the network: token, stopped processes, garbage") {
         CHECK(rows(at, with).size() == n);
         for (int stopped = 0; stopped < n; ++stopped) {  // each listens: one that is stopped does not answer
             const auto since = std::chrono::steady_clock::now();
-            kill(run->process[stopped], SIGSTOP);
+            stop(run->process[stopped]);
             const json all = rows(at, with);
             say_time("named over the network", since);
             CHECK(all[0]["rank"] == stopped);

@@ -307,6 +307,7 @@ TEST_CASE("verbs: a wrong key is reported at once by the rank that used it, by t
     std::vector<std::unique_ptr<rank_device>> devices;
     for (int r = 0; r < 2; ++r) devices.push_back(std::make_unique<rank_device>(net, r, reach_of::nothing));
     std::atomic<bool> dropped{false};
+    std::atomic<int> told{0};
     std::vector<std::byte> there(100'000), here(100'000, std::byte{5});
     const auto known_here = devices[0]->registry->add(here.data(), here.size());
     auto known_there = devices[1]->registry->add(there.data(), there.size());
@@ -330,6 +331,7 @@ TEST_CASE("verbs: a wrong key is reported at once by the rank that used it, by t
         }
         if (!until(*w, [&] { return e.count("failed") == 1; })) complain("not reported; " + e.text());
         if (r == 0 && e.reasons.back().find("remote access error") == std::string::npos) complain(e.reasons.back());
+        if (!meet(*w, told, 2)) complain("not told both");
         idle(*w, 0.1);
         if (e.count("failed") != 1 || e.count("lost") > 0) complain(e.text());
         w->abandon();
