@@ -118,6 +118,11 @@ public:
     std::byte* take(std::size_t bytes) override { return group_->allocate(bytes); }
     void give(std::byte* at, std::size_t bytes) noexcept override { group_->deallocate(at, bytes); }
     extend::message_group* by_messages() override { return group_.get(); }
+    void join_transports(rank_context& self, std::uint64_t place, extend::message_member& to) override {
+        std::vector<int> members(static_cast<std::size_t>(self.size));
+        for (int r = 0; r < self.size; ++r) members[static_cast<std::size_t>(r)] = r;
+        to = group_->join(group_to_form({place, self.rank, members, self.crowded}, &self));
+    }
     const machine& figures() override { return group_->figures(); }
 
     std::uint64_t create(int n) override { return group_->create(n); }

@@ -8,7 +8,6 @@
 #include <colls/cuda/detail/far/proxy.hpp>
 #include <colls/detail/group/rank_context.hpp>
 #include <colls/extend/message_member.hpp>
-#include <colls/messages/detail/group_to_form.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -52,12 +51,10 @@ public:
     }
     /// Joins those groups. Collective.
     void connect(const std::uint64_t* places) {
-        std::vector<int> members;
-        for (int r = 0; r < network_.size(); ++r) members.push_back(r);
         v1::detail::rank_context& context = network_.context();
         for (int i = 0; i < memory_.layout.groups(); ++i) {
-            const v1::detail::group_to_form f({places[i], network_.rank(), members, context.crowded}, &context);
-            extend::message_member m = by_messages().join(f);
+            extend::message_member m;
+            context.backend->join_transports(context, places[i], m);
             groups_.push_back(m.group);
             transports_.push_back(std::move(m.collectives));
             transports_.push_back(std::move(m.messages));
