@@ -45,8 +45,9 @@ struct cost {
     friend constexpr bool operator==(const cost&, const cost&) = default;
 };
 
-/// The cost of s in a group of n, which s must support. Calls at() twice, and a third time where there are blocks to be
-/// walked, for each of the n · rounds · ports steps.
+/// The cost of s in a group of n, which s must support. Calls at() three times for each of the n · rounds · ports
+/// steps, and walks the blocks that they name: all_to_all by bruck on 100,000 ranks has 10^11, minutes. traffic_of does
+/// not.
 template <class S>
 constexpr cost cost_of(const S& s, int n) {
     return count_cost(detail::readable(s), n, true);

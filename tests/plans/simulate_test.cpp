@@ -755,6 +755,8 @@ TEST_CASE("simulate: what is refused", "[simulate]") {
     refused("options.buffered knows no options.in_step", with({.in_step = true, .buffered = true}));
     refused("options.under_way is 1 or more", with({.buffered = true, .under_way = 0}));
     refused("options.chunk is not negative", with({.buffered = true, .chunk = -1}));
+    refused("more than can be simulated", with({.buffered = true, .chunk = 1e-8}));
+    refused("more than can be simulated", with({.buffered = true, .chunk = 1e-300}));
 }
 
 TEST_CASE("simulate: 131,072 ranks on an oversubscribed fat tree", "[simulate]") {

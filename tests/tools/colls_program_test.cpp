@@ -447,9 +447,9 @@ TEST_CASE("colls compare: the best schedule is that of the least predicted time,
     CHECK(table.says("from 5.87"));
     CHECK(table.says("on direct, not one_shot"));
     CHECK(count_of(folder.read("c.svg"), "<circle") == count_of(table.text, "\nfrom "));
-    const program_result none = folder.run("compare all_to_all -n 1000000000");
+    const program_result none = folder.run("compare all_to_all -n 16777216");
     CHECK(none.status == 2);
-    CHECK(none.says("no schedule can be counted on 1000000000 ranks: too many steps"));
+    CHECK(none.says("no schedule can be counted on 16777216 ranks: too many steps"));
 }
 
 TEST_CASE("colls compare: at most eight lines, each with its name; the fastest in a band; the others named", "[tool]") {
@@ -629,8 +629,12 @@ TEST_CASE("colls: on a terminal, what is said of the work is gone before the res
         return;
     }
     const tool_folder folder;
-    for (const std::string command :
-        {"list all_gather -n 4", "prove tree --ranks 2..16", "prove ring --ranks 2..16 --local"}) {
+    folder.write("n.json", R"({"kind": "flat", "ranks": 4, "link": {"latency_us": 1, "gb_s": 25}})");
+    const std::string on = " --topology '" + folder.file("n.json") + "'";
+    for (const std::string& command : {std::string("list all_gather -n 4"), std::string("prove tree --ranks 2..16"),
+             std::string("prove ring --ranks 2..16 --local"), std::string("cost ring"),
+             std::string("compare all_gather"), "simulate all_gather" + on, "choose all_gather" + on,
+             "place ring --tries 1" + on, "synthesise all_gather" + on}) {
         INFO(command);
         const program_result plain = folder.run(command);
         const program_result r =
@@ -852,6 +856,11 @@ TEST_CASE("colls prove --local: large groups, every size, and what is not repres
     const program_result unknown = folder.run("prove rings --local");
     CHECK(unknown.status == 2);
     CHECK(unknown.says("--local: there is no family 'rings'; did you mean 'ring'? There are: direct, ring, "));
+    const program_result small =
+        support::execute("( ulimit -v 300000; '" COLLS_TEST_TOOL "' prove ring all_gather --ranks 16777216 --local )");
+    INFO(small.text);
+    CHECK(small.status == 2);
+    CHECK(count_of(small.text, "\n") == 1);
 }
 
 TEST_CASE("colls import: an exported plan is proven, priced and run, and a changed one is refuted", "[tool]") {
@@ -1136,6 +1145,7 @@ TEST_CASE("colls: hosts that NCCL's file describes", "[tool]") {
     // Between the hosts two ranks share a card: PCIe up, to the card, to the switch, and back.
     CHECK(rows.at(1)["seconds"].get<double>() == Approx(within + 10e-6 + 2 * bytes / 12.5e9));
     CHECK(write("", 2).says("there is no <net>: the hosts are not joined"));
+    CHECK(write(card, 1'000'000).says("1000000 hosts of 2 GPUs are more than 16384 ranks"));
     CHECK(write("<nic>", 1).says("Start-end tags mismatch"));
     CHECK(write("<pci link_width=\"16\"/>", 1).says("a <pci> lacks 'busid'"));
 }
@@ -1371,6 +1381,15 @@ TEST_CASE("colls: what is refused, and how it says so", "[tool]") {
     refused("draw ring all_gather -n 33 --svg x.svg", "a picture has at most 32 ranks");
     refused("draw halving_doubling all_reduce -n 6 --svg x.svg", "does not support 6 ranks");
     refused("draw ring all_gather -n 4 --svg /nowhere/x.svg", "cannot write /nowhere/x.svg");
+    for (const char* const command : {"cost ring", "list", "prove ring --local", "compare all_reduce"})
+        for (const char* const n : {"16777217", "2147483647"})
+            refused(std::string(command) + " --ranks " + n,
+                "a group has at most 16777216 ranks here, not " + std::string(n));
+    folder.write("flat.json", R"({"kind": "flat", "ranks": 8, "link": {"latency_us": 1, "gb_s": 25}})");
+    for (const char* const n : {"0", "-5"})
+        refused("choose all_reduce --sizes 8 --topology '" + folder.file("flat.json") + "' -n " + n, "--ranks");
+    refused("compare all_reduce -n 1 --svg '" + folder.file("x.svg") + "'", "there is nothing to draw");
+    refused("compare all_reduce --sizes 0 --svg '" + folder.file("x.svg") + "'", "there is nothing to draw");
     refused("prove --include nowhere.hpp my::s", "there is no header nowhere.hpp");
     refused("prove --include /tmp my::s", "this is not a file: /tmp");
     refused("cost ring all_reduce --alpha -5", "-5 is not a time of 0 or more");
@@ -1388,6 +1407,100 @@ TEST_CASE("colls: what is refused, and how it says so", "[tool]") {
     CHECK(folder.run("").status != 0);
     CHECK(folder.run("--help").says("colls prove --include my.hpp my::schedule"));
     CHECK(folder.run("--help").says("4: prove has proven nothing"));
+}
+
+TEST_CASE("colls compare: sizes of 0, and in any order", "[tool]") {
+    const tool_folder folder;
+    const auto compared = [&](const std::string& sizes) {
+        return support::execute("timeout 100 '" COLLS_TEST_TOOL "' compare all_reduce --sizes " + sizes + " --svg '" +
+                                folder.file("x.svg") + "'");
+    };
+    const program_result r = compared("0,1M");
+    INFO(r.text);
+    REQUIRE(r.status == 0);
+    const std::size_t none = r.text.find("  0 B  one_shot "), most = r.text.find("  1 MB  direct ");
+    REQUIRE(none != std::string::npos);
+    CHECK(none < most);
+    CHECK(count_of(r.text, " on direct, not one_shot\n") == 1);
+    CHECK(compared("1M,0").text == r.text);
+    CHECK(folder.read("x.svg").find("nan") == std::string::npos);
+    // One rank takes no time.
+    const program_result alone = folder.run("compare all_reduce -n 1 --sizes 8");
+    CHECK(alone.status == 0);
+    CHECK(alone.says(" 1.00 times as long"));
+}
+
+TEST_CASE("colls: large groups are priced at once, and listed without what would take too long", "[tool]") {
+    const tool_folder folder;
+    const program_result r =
+        support::execute("timeout 100 '" COLLS_TEST_TOOL "' cost bruck all_to_all -n 100000 --json");
+    INFO(r.text);
+    REQUIRE(r.status == 0);
+    CHECK(json::parse(r.text).at(0).at("messages") == 1'700'000);
+    const program_result listed = folder.run("list all_to_all -n 20000 --json");
+    INFO(listed.text);
+    REQUIRE(listed.status == 0);
+    for (const json& row : json::parse(listed.text)) {
+        CHECK(row.at("rounds").is_number());
+        CHECK(row.at("scratch").is_null());
+        CHECK(row.at("properties").is_null());
+    }
+    CHECK(folder.run("list all_to_all -n 20000").says(" -  not looked for in so large a group\n"));
+}
+
+TEST_CASE("colls: output that cannot be written is an error, however short", "[tool]") {
+    for (const char* const command : {"cost ring all_reduce", "list --json", "--version", "--help",
+             "export tree broadcast -n 2 --format dot", "import '" COLLS_TEST_PLANS "/ring_all_reduce_4.xml'"}) {
+        const program_result r = support::execute(std::string("( '" COLLS_TEST_TOOL "' ") + command + " > /dev/full )");
+        INFO(command << ": " << r.text);
+        CHECK(r.status == 2);
+        CHECK(r.text.starts_with("colls: cannot write to "));
+        CHECK(count_of(r.text, "\n") == 1);
+    }
+}
+
+TEST_CASE("colls simulate: blocks of too many chunks are left out, not played as none", "[tool]") {
+    const tool_folder folder;
+    folder.write("n.json", R"({"kind": "flat", "ranks": 8, "link": {"latency_us": 1, "gb_s": 25}, "buffered": true})");
+    const std::string on = "simulate ring all_reduce --groups 8 --json --topology '" + folder.file("n.json") + "'";
+    CHECK(json::parse(folder.run(on + " --bytes 1G").text).size() == 1);
+    for (const char* const bytes : {"1024T", "1048576T"})
+        CHECK(json::parse(support::execute("timeout 100 '" COLLS_TEST_TOOL "' " + on + " --bytes " + bytes).text)
+                .empty());
+}
+
+TEST_CASE("colls: names of files with any characters make no broken output", "[tool]") {
+    const tool_folder folder;
+    const std::string plan = support::execute("cat '" COLLS_TEST_PLANS "/ring_all_reduce_4.xml'").text;
+    for (const std::string name : {"caf\xe9.xml", "a\"b\\.xml"}) {
+        folder.write(name, plan);
+        const std::string file = "'" + folder.file(name) + "'";
+        INFO(file);
+        for (const std::string& command : {"cost " + file + " --json", "import " + file + " --json",
+                 "export " + file + " --format trace", "export " + file + " --format mscclpp"}) {
+            const program_result r = folder.run(command);
+            INFO(command << ": " << r.text);
+            REQUIRE(r.status == 0);
+            CHECK(json::accept(r.text));
+        }
+        CHECK(folder.run("draw " + file + " --page '" + folder.file("x.html") + "'").status == 0);
+    }
+    CHECK(folder.run("export '" + folder.file("a\"b\\.xml") + "' --format dot").says("a\\\"b\\\\.xml all_reduce on"));
+    const std::string network = folder.file("a\nb.json");
+    std::ofstream(network) << R"({"kind": "flat", "ranks": 4, "link": {"latency_us": 1, "gb_s": 25}})";
+    REQUIRE(
+        folder.run("choose all_reduce --sizes 8 --tune '" + folder.file("x.tune") + "' --topology '" + network + "'")
+            .status == 0);
+    colls::detail::tuning_file tuning;
+    CHECK_NOTHROW(colls::detail::read_tuning(folder.file("x.tune").c_str(), tuning));
+    REQUIRE(folder
+                .run("synthesise all_gather --cut 1 --tries 1 -o '" + folder.file("x.hpp") + "' --topology '" +
+                     network + "'")
+                .status == 0);
+    std::istringstream header(folder.read("x.hpp"));
+    std::string line;
+    std::getline(header, line);
+    CHECK(line.ends_with("3 rounds, 4 blocks."));
 }
 
 TEST_CASE("colls: an unknown word is refused in one line, with the known word that is most like it", "[tool]") {

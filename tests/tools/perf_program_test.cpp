@@ -269,4 +269,11 @@ TEST_CASE("colls_perf: an error of the library is printed, with exit status 1", 
     INFO(r.text);
     CHECK(r.status == 1);
     CHECK(r.says("COLLS_TIMEOUT is x"));
+    for (const char* const transport : {"threads", "processes"}) {
+        const result full = execute(std::string("( '" COLLS_TEST_PERF "' all_reduce -e 8 --ranks 2 --transport ") +
+                                    transport + " > /dev/full )");
+        INFO(full.text);
+        CHECK(full.status == 1);
+        CHECK(full.says("colls_perf: cannot write to the standard output"));
+    }
 }

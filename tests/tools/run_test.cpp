@@ -6,8 +6,12 @@
 #include <colls/colls.hpp>
 #include <colls/world.hpp>
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <set>
@@ -199,4 +203,37 @@ TEST_CASE("run: what cannot be run is said before anything is", "[run]") {
     refused("--hosts -oProxyCommand=x true", "is not HOST or HOST:RANKS");
     refused("-n 4 --hosts a:1,b:2 true", "--hosts has room for 3 ranks, fewer than -n 4");
     refused("--shell /nowhere/ssh --hosts a true", "cannot start /nowhere/ssh");
+}
+
+TEST_CASE("run: a parent that ignores the ends of its children makes no rank look alive", "[run]") {
+    const program_result r =
+        execute("timeout -s KILL 100 env --ignore-signal=CHLD '" COLLS_TEST_TOOL "' run -n 2 sh -c 'exit $COLLS_RANK'");
+    INFO(r.text);
+    CHECK(r.status == 1);
+    CHECK(r.says("colls run: rank 1 has ended with status 1"));
+}
+
+TEST_CASE("run: an output that is not ready for more loses nothing", "[run]") {
+    int ends[2];
+    REQUIRE(pipe(ends) == 0);
+    REQUIRE(fcntl(ends[1], F_SETFL, O_NONBLOCK) == 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[1], STDOUT_FILENO);
+        execl(COLLS_TEST_TOOL, "colls", "run", "-n", "1", "seq", "50000", static_cast<char*>(nullptr));
+        _exit(127);
+    }
+    close(ends[1]);
+    std::string text;
+    std::array<char, 512> part{};
+    for (ssize_t n; (n = read(ends[0], part.data(), part.size())) > 0;) {
+        text.append(part.data(), static_cast<std::size_t>(n));
+        if (text.size() < 20'000) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    close(ends[0]);
+    int status = -1;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK(status == 0);
+    CHECK(count_of(text, "\n") == 50'000);
+    CHECK(text.ends_with("[0] 50000\n"));
 }

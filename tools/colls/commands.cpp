@@ -6,6 +6,7 @@
 
 #include "../../examples/common/plot.hpp"
 
+#include <colls/detail/prove/examine.hpp>
 #include <colls/verify.hpp>
 
 #include <fmt/format.h>
@@ -15,6 +16,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 #include <stdexcept>
 
 namespace tool {
@@ -53,20 +55,30 @@ std::string show_time(double seconds) {
                       : fmt::format("{:.4g} s", us / 1e6);
 }
 
+std::string show_ratio(double seconds, double best) {
+    return fmt::format("{:.2f}", seconds == best ? 1 : seconds / best);
+}
+
 std::pair<int, int> parse_range(const std::string& text) {
+    constexpr int most = 1 << 24;  // beyond it the numbers of rounds, slots and steps exceed an int
     const std::size_t dots = text.find("..");
     std::size_t used = 0, more = 0;
+    int first = 0, last = 0;
+    bool is_range = false;
     try {
-        const int first = std::stoi(text, &used);
-        if (dots == std::string::npos && used == text.size() && first >= 1) return {first, first};
+        first = last = std::stoi(text, &used);
+        is_range = dots == std::string::npos && used == text.size();
         if (dots != std::string::npos && used == dots) {
-            const int last = std::stoi(text.substr(dots + 2), &more);
-            if (dots + 2 + more == text.size() && first >= 1 && last >= first) return {first, last};
+            last = std::stoi(text.substr(dots + 2), &more);
+            is_range = dots + 2 + more == text.size();
         }
     } catch (const std::exception&) {
-        used = 0;
+        is_range = false;
     }
-    throw std::runtime_error(fmt::format("'{}' is not a range of group sizes: write 8, or 2..64", text));
+    if (!is_range || first < 1 || last < first)
+        throw std::runtime_error(fmt::format("'{}' is not a range of group sizes: write 8, or 2..64", text));
+    if (last > most) throw std::runtime_error(fmt::format("a group has at most {} ranks here, not {}", most, last));
+    return {first, last};
 }
 
 /// The most steps, of all ranks together; a count or a proof reads 10 to 100 million in a second.
@@ -101,20 +113,30 @@ int list(const std::string& collective, int n, bool as_json) {
             continue;
         }
         shown.say(fmt::format("{} {}", e.family, collective_of(e)));
-        const colls::cost c = colls::cost_of(e.schedule, n);
-        const colls::properties p = colls::properties_of(e.schedule, n);
-        shown.say("");
+        colls::cost c = colls::traffic_of(e.schedule, n);
+        // What takes minutes or the machine's memory in large groups is left open: the walk over the blocks that all
+        // ranks send, and the proof.
+        const bool walks = 2.0 * static_cast<double>(c.all_sent) <= most_steps / 10,
+                   proves = colls::detail::proof_bytes(e.schedule, n, false) <= colls::detail::most_proof_bytes;
+        if (walks) c = colls::cost_of(e.schedule, n);
         std::vector<std::string> words;
-        if (p.round_optimal) words.emplace_back("fewest rounds");
-        if (p.volume_optimal) words.emplace_back("least volume");
-        if (colls::reduces(e.schedule.implements) && p.order_preserving) words.emplace_back("order kept");
-        if (p.symmetric) words.emplace_back("symmetric");
-        if (as_json)
+        if (proves) {
+            const colls::properties p = colls::properties_of(e.schedule, n);
+            if (p.round_optimal) words.emplace_back("fewest rounds");
+            if (p.volume_optimal) words.emplace_back("least volume");
+            if (colls::reduces(e.schedule.implements) && p.order_preserving) words.emplace_back("order kept");
+            if (p.symmetric) words.emplace_back("symmetric");
+        }
+        shown.say("");
+        if (as_json) {
             rows.push_back({{"family", e.family}, {"collective", collective_of(e)}, {"ranks", n}, {"rounds", c.rounds},
-                {"ports", c.ports}, {"volume", volume(c)}, {"scratch", c.scratch}, {"properties", words}});
-        else
+                {"ports", c.ports}, {"volume", volume(c)}, {"scratch", walks ? json(c.scratch) : json()},
+                {"properties", proves ? json(words) : json()}});
+        } else {
             fmt::print("{:<20} {:<15} {:>6} {:>5} {:>7.3g} {:>7}  {}\n", e.family, collective_of(e), c.rounds, c.ports,
-                volume(c), c.scratch, fmt::join(words, ", "));
+                volume(c), walks ? fmt::to_string(c.scratch) : "-",
+                proves ? fmt::format("{}", fmt::join(words, ", ")) : "not looked for in so large a group");
+        }
     }
     if (as_json) print(rows);
     return good;
@@ -163,14 +185,17 @@ int cost(const std::vector<entry>& schedules, int n, double bytes, const colls::
             hosts.empty() ? fmt::format("time of {}", show_size(bytes))
                           : fmt::format("{:<14} between hosts: {:>6} {:>12} {:>12}",
                                 fmt::format("time of {}", show_size(bytes)), "rounds", "of a rank", "of a host"));
+    progress shown;
     for (const entry& e : schedules) {
         if (!e.schedule.supports(n)) continue;
         expect_few_steps(e, n);
-        const colls::cost c = colls::cost_of(e.schedule, n);
+        shown.say(fmt::format("{} {}", e.family, collective_of(e)));
+        const colls::cost c = colls::traffic_of(e.schedule, n);  // what it prints needs no scratch slots
         const double block = c.blocks > 0 ? bytes / c.blocks : 0, seconds = c.seconds(m, bytes),
                      sent = block * static_cast<double>(c.blocks_sent),
                      folded = block * static_cast<double>(c.blocks_reduced);
         const far_traffic far = hosts.empty() ? far_traffic{} : far_traffic_of(e.schedule, hosts);
+        shown.say("");
         const double far_rank = block * static_cast<double>(far.blocks),
                      far_host = block * static_cast<double>(far.of_a_host);
         if (as_json)
@@ -196,13 +221,16 @@ int compare(const std::string& collective, int n, const std::vector<double>& siz
     const colls::collective which = collective_named(collective);
     std::vector<std::pair<std::string, colls::cost>> all;
     std::vector<std::string> left_out;
+    progress shown;
     for (const entry& e : catalogue())
         if (e.schedule.implements == which && e.schedule.supports(n)) {
+            shown.say(e.family);
             if (e.steps(n) <= most_steps / 10)
-                all.emplace_back(e.family, colls::cost_of(e.schedule, n));
+                all.emplace_back(e.family, colls::traffic_of(e.schedule, n));
             else
                 left_out.push_back(e.family);
         }
+    shown.say("");
     if (all.empty()) throw std::runtime_error(fmt::format("no schedule can be counted on {} ranks: too many steps", n));
     if (!left_out.empty())
         fmt::print(stderr, "colls: not counted, since they have too many steps: {}\n", fmt::join(left_out, ", "));
@@ -224,9 +252,9 @@ int compare(const std::string& collective, int n, const std::vector<double>& siz
             rows.push_back({{"bytes", bytes}, {"best", ordered[0].second}, {"seconds", times}});
         } else {
             fmt::print("{:>10}  {:<20} {:>12}  {}\n", show_size(bytes), ordered[0].second, show_time(ordered[0].first),
-                ordered.size() > 1
-                    ? fmt::format("{} {:.2f} times as long", ordered[1].second, ordered[1].first / ordered[0].first)
-                    : std::string());
+                ordered.size() > 1 ? fmt::format("{} {} times as long", ordered[1].second,
+                                         show_ratio(ordered[1].first, ordered[0].first))
+                                   : std::string());
         }
     }
     // Where the best one changes: by bisection between two sizes, and again from there, since it may change twice.
@@ -240,8 +268,10 @@ int compare(const std::string& collective, int n, const std::vector<double>& siz
         const std::string last = best_at(sizes[i]).first;
         for (std::string before = best_at(from).first; before != last; before = best_at(from).first) {
             double low = from, high = sizes[i];
-            while (high - low > 1 && high / low > 1.001)
-                (best_at(std::sqrt(low * high)).first == before ? low : high) = std::sqrt(low * high);
+            while (high - low > 1 && high / low > 1.001) {
+                const double middle = std::sqrt(std::max(low, 1.0) * high);
+                (best_at(middle).first == before ? low : high) = middle;
+            }
             from = high;
             const auto& [family, c] = best_at(high);
             crossings.push_back({high, c.seconds(m, high), family});
@@ -250,27 +280,33 @@ int compare(const std::string& collective, int n, const std::vector<double>& siz
     }
     if (as_json) print(rows);
     if (!svg.empty()) {
+        // Both axes are logarithmic.
+        std::vector<double> drawn;
+        std::ranges::copy_if(sizes, std::back_inserter(drawn), [](double bytes) { return bytes > 0; });
+        if (drawn.empty() || !(best_at(drawn.front()).second.seconds(m, drawn.front()) > 0))
+            throw std::runtime_error("there is nothing to draw: sizes and times have to be above 0");
         example::plot chart(fmt::format("{} on {} ranks, predicted", colls::name_of(which), n),
             {"size", true, example::unit::binary_bytes}, {"time", true, example::unit::seconds});
         // More sizes than the table has, so that lines are curves.
         constexpr double finer = 4;
         for (const auto& [family, c] : all)
-            for (std::size_t i = 0; i < sizes.size(); ++i) {
-                chart.add(family, sizes[i], c.seconds(m, sizes[i]));
-                for (double part = 1; part < finer && i + 1 < sizes.size(); ++part) {
-                    const double bytes = sizes[i] * std::pow(sizes[i + 1] / sizes[i], part / finer);
+            for (std::size_t i = 0; i < drawn.size(); ++i) {
+                chart.add(family, drawn[i], c.seconds(m, drawn[i]));
+                for (double part = 1; part < finer && i + 1 < drawn.size(); ++part) {
+                    const double bytes = drawn[i] * std::pow(drawn[i + 1] / drawn[i], part / finer);
                     chart.add(family, bytes, c.seconds(m, bytes));
                 }
             }
         const std::vector<std::string> others = chart.keep_lowest(8);
-        std::vector<example::plot::stretch> stretches{{sizes.front(), sizes.back(), best_at(sizes.front()).first}};
+        std::vector<example::plot::stretch> stretches{{drawn.front(), drawn.back(), best_at(drawn.front()).first}};
         std::string says;
         for (const crossing& at : crossings) {
+            if (at.bytes <= drawn.front()) continue;
             chart.mark(at.bytes, at.seconds, show_size(at.bytes));
             says += fmt::format(
                 "{}{} up to {}", says.empty() ? "The fastest: " : ", ", stretches.back().line, show_size(at.bytes));
             stretches.back().to = at.bytes;
-            stretches.push_back({at.bytes, sizes.back(), at.family});
+            stretches.push_back({at.bytes, drawn.back(), at.family});
         }
         chart.says(says.empty() ? stretches.back().line + " is the fastest at every size."
                                 : fmt::format("{}, {} for larger ones.", says, stretches.back().line));

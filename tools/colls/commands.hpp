@@ -24,14 +24,17 @@ int prove(const std::vector<entry>& schedules, int first, int last, bool json);
 int cost(const std::vector<entry>& schedules, int n, double bytes, const colls::model& m, const std::vector<int>& hosts,
     bool json);
 
-/// All schedules of a collective over sizes: predicted times, the best one of each size, and where the best changes.
+/// All schedules of a collective over sizes, the least first: predicted times, the best one of each size, and where the
+/// best changes.
 int compare(const std::string& collective, int n, const std::vector<double>& sizes, const colls::model& m,
     const std::string& svg, bool json);
 
 /// "4 KB", "12.5 us".
 std::string show_size(double bytes);
 std::string show_time(double seconds);
-/// "1..16" or "8".
+/// How many times as long as `best` it takes, as "1.25"; "1.00" where both take no time.
+std::string show_ratio(double seconds, double best);
+/// "1..16" or "8"; at most 2^24.
 std::pair<int, int> parse_range(const std::string& text);
 
 }  // namespace tool

@@ -9,6 +9,7 @@
 #include "exchange/trace.hpp"
 #include "exchange/try_plan.hpp"
 #include "json_text.hpp"
+#include "progress.hpp"
 
 #include <colls/error.hpp>
 #include <colls/verify.hpp>
@@ -33,6 +34,8 @@ std::string count_of(long count, const std::string& one) {
 
 std::vector<exported_file> exported(const entry& e, int n, const export_request& how) {
     if (!e.schedule.supports(n)) throw std::runtime_error(fmt::format("{} does not support {} ranks", e.family, n));
+    const progress shown;
+    shown.say(fmt::format("{}: {} ranks", e.family, n));
     const colls::report proof = colls::verify(e.schedule, n);
     if (!proof.ok()) throw std::runtime_error("only schedules that are right are exported: " + proof.text());
     const std::string name = fmt::format("{} {} on {} ranks", e.family, colls::name_of(e.schedule.implements), n);
@@ -73,7 +76,7 @@ int import(const std::string& file, double bytes, const colls::model& m, bool ru
             from.copied_ahead == 1 ? "1 message is" : fmt::format("{} messages are", from.copied_ahead));
     int status = good;
     if (proof.ok()) {
-        const colls::cost c = colls::cost_of(plan->schedule, n);
+        const colls::cost c = colls::traffic_of(plan->schedule, n);
         const double seconds = c.seconds(m, bytes);
         row["messages"] = c.messages;
         row["seconds"] = seconds;

@@ -1,6 +1,7 @@
 #include "explorer.hpp"
 
 #include "explorer_files.hpp"  // made from the files of explorer/
+#include "json_text.hpp"
 #include "picture.hpp"
 
 #include <colls/detail/prove/symbolic_execution.hpp>
@@ -261,7 +262,7 @@ std::string filled(std::string_view page, const std::vector<std::pair<std::strin
 /// JSON within a <script>, which `</script>` in a name would end.
 std::string in_script(const json& data) {
     std::string out;
-    for (const char c : data.dump()) out += c == '<' ? "\\u003c" : std::string(1, c);
+    for (const char c : text_of(data)) out += c == '<' ? "\\u003c" : std::string(1, c);
     return out;
 }
 

@@ -14,6 +14,10 @@ std::string without_exception_names(std::string text) {
     return text;
 }
 
-void print(const nlohmann::json& value) { fmt::print("{}\n", value.dump(2)); }
+std::string text_of(const nlohmann::json& value, int indent) {
+    return value.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+void print(const nlohmann::json& value) { fmt::print("{}\n", text_of(value, 2)); }
 
 }  // namespace tool

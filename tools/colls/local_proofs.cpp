@@ -15,8 +15,10 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -98,7 +100,9 @@ outcome prove_range(const provable& p, const std::string& name, int first, int l
     std::atomic<bool> failed{false};
     const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
     std::vector<local_finding> refused(cores);
-    const auto work = [&](local_finding& mine) {
+    std::mutex one_at_a_time;
+    std::exception_ptr error;
+    const auto prove = [&](local_finding& mine) {
         const std::unique_ptr<prover> proof = p.make();
         for (int n = next--; n >= first && !failed; n = next--) {
             if (!p.supports(n)) continue;
@@ -108,6 +112,15 @@ outcome prove_range(const provable& p, const std::string& name, int first, int l
                 continue;
             }
             mine = found;
+            failed = true;
+        }
+    };
+    const auto work = [&](local_finding& mine) {
+        try {
+            prove(mine);
+        } catch (...) {  // such as too little memory
+            const std::lock_guard lock(one_at_a_time);
+            error = std::current_exception();
             failed = true;
         }
         --running;
@@ -120,6 +133,7 @@ outcome prove_range(const provable& p, const std::string& name, int first, int l
     for (progress shown; running > 0; std::this_thread::sleep_for(std::chrono::milliseconds(running > 0 ? 20 : 0)))
         shown.say(fmt::format("{} {}: {} group sizes proven", name, colls::name_of(p.what), proven.load()));
     threads.clear();
+    if (error) std::rethrow_exception(error);
     outcome o{proven, {}};
     for (const local_finding& r : refused)
         if (r.n > 0 && (o.refused.n == 0 || r.n < o.refused.n)) o.refused = r;

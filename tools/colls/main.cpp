@@ -22,10 +22,13 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <stdexcept>
 #include <string_view>
 
@@ -89,6 +92,7 @@ struct arguments {
         std::vector<double> all;
         for (const std::string& text : sizes) all.push_back(input::parse_size(text));
         for (double each = 8; sizes.empty() && each <= 0x1p30; each *= 4) all.push_back(each);
+        std::ranges::sort(all);
         return all;
     }
     tool::disturbance disturbances() const {
@@ -212,7 +216,7 @@ int run(int argc, char** argv) {
         "--stragglers", a.stragglers, "ONE_IN:MICROSECONDS: one rank in ONE_IN begins MICROSECONDS late");
     simulate.add_option("--trials", a.trials, "with --noise or --stragglers: the mean of this many simulations")
         ->capture_default_str()
-        ->check(CLI::PositiveNumber);
+        ->check(CLI::Range(1, 1 << 30));
     CLI::App& choose =
         *app.add_subcommand("choose", "the best schedule on a network by size, as a file for COLLS_TUNE");
     add_schedule(choose, a, true);
@@ -293,7 +297,8 @@ int run(int argc, char** argv) {
     for (CLI::App* const each : {&simulate, &choose, &place, &synthesise})
         each->add_option("--topology", a.topology, "the network: a file of JSON, docs/simulate.md")->required();
     for (CLI::App* const each : {&choose, &place, &synthesise})
-        each->add_option("-n,--ranks", a.network_ranks, "group size: the first ranks of the network (default: all)");
+        each->add_option("-n,--ranks", a.network_ranks, "group size: the first ranks of the network (default: all)")
+            ->check(CLI::Range(1, 1 << 28));
     for (CLI::App* const each : {&simulate, &place, &synthesise})
         each->add_option("--bytes", a.bytes, "of the user's buffer, with K, M or G")->capture_default_str();
     for (CLI::App* const each : {&cost, &draw})
@@ -372,11 +377,8 @@ int run(int argc, char** argv) {
             if (s.type.empty()) s.type = fmt::format("synthesised::{}_of_{}", colls::name_of(s.what.what), n);
             return tool::synthesise(s, a.own(), on, a.json);
         }
-        if (choose.parsed()) {
-            std::vector<double> sizes = a.sizes_or_steps();
-            std::ranges::sort(sizes);
-            return tool::choose(a.asked.collective, a.own(), on, n, sizes, a.tune, command, a.json);
-        }
+        if (choose.parsed())
+            return tool::choose(a.asked.collective, a.own(), on, n, a.sizes_or_steps(), a.tune, command, a.json);
         std::vector<int> groups;
         for (const std::string& text : a.groups) {
             const auto [first, last] = tool::parse_range(text);
@@ -423,8 +425,13 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
     const colls::detail::standard_descriptors_held held;  // a file that it writes is none of them
+    signal(SIGCHLD, SIG_DFL);  // a parent that ignores it would make waits for other programs fail
     try {
-        return run(argc, argv);
+        const int status = run(argc, argv);
+        if (std::fflush(stdout) != 0 || !std::cout.flush())  // the last lines are written now
+            throw std::runtime_error(
+                fmt::format("cannot write to the standard output: {}", colls::detail::system_text(errno)));
+        return status;
     } catch (const exchange::refuted& e) {
         fmt::print(stderr, "refuted: {}\n", e.what());
         return tool::refuted;

@@ -232,6 +232,10 @@ sim::topology nccl_topology(const std::string& xml, const nccl_hosts& hosts) {
     const machines one(system);
     if (hosts.count < 1) throw std::runtime_error(fmt::format("there is 1 host or more, not {}", hosts.count));
     if (hosts.count > 1 && one.cards().empty()) throw std::runtime_error("there is no <net>: the hosts are not joined");
+    constexpr int most = 1 << 14;  // ranks: a graph keeps something for each pair
+    if (hosts.count > most / one.gpus())
+        throw std::runtime_error(
+            fmt::format("{} hosts of {} GPUs are more than {} ranks", hosts.count, one.gpus(), most));
     // Ranks of all copies of the file, then the other nodes of one copy after another, then the switches.
     const int ranks = hosts.count * one.gpus(), others = one.nodes() - one.gpus(),
               switches = ranks + hosts.count * others;

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <set>
 #include <stdexcept>
@@ -21,23 +22,29 @@ namespace fs = std::filesystem;
 using colls::none;
 constexpr double far = std::numeric_limits<double>::infinity();
 
+/// A file, and where it was not named itself, the host and the process in its name.
+struct trace_file {
+    fs::path path;
+    std::string process{};
+    bool operator<(const trace_file& o) const { return path < o.path; }
+};
 /// TRACE.json stands for TRACE.HOST.PROCESS.json in the same folder.
-std::vector<fs::path> files_of(const std::string& name) {
+std::vector<trace_file> files_of(const std::string& name) {
     const fs::path path = name;
-    if (fs::is_regular_file(path)) return {path};
+    if (fs::is_regular_file(path)) return {{fs::canonical(path)}};
     const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
     const std::string begin = path.stem().string() + ".", end = path.extension().string();
-    std::vector<fs::path> found;
+    std::vector<trace_file> found;
     if (fs::is_directory(folder))
         for (const fs::directory_entry& each : fs::directory_iterator(folder)) {
             const std::string file = each.path().filename().string();
             if (each.is_regular_file() && file.starts_with(begin) && file.ends_with(end) &&
                 file.size() > begin.size() + end.size())
-                found.push_back(each.path());
+                found.push_back(
+                    {fs::canonical(each.path()), file.substr(begin.size(), file.size() - begin.size() - end.size())});
         }
     if (found.empty())
         throw std::runtime_error("there is no " + name + ", and no file that COLLS_TRACE=" + name + " makes");
-    std::sort(found.begin(), found.end());
     return found;
 }
 
@@ -126,7 +133,8 @@ class reader {
 public:
     explicit reader(recording& r) : r_(r) { r_.events = json::array(); }
 
-    void read(const fs::path& file) {
+    void read(const trace_file& from) {
+        const fs::path& file = from.path;
         const json all = events_in(file);
         std::string clock = "?", host;
         for (const json& e : all)
@@ -136,11 +144,17 @@ public:
                 if (const json c = args.value("clock", json()); c.is_string()) clock = c.get<std::string>();
                 if (const json h = args.value("host", json()); h.is_string()) host = h.get<std::string>();
             }
+        // One that `merge` made, or that of COLLS_TRACE=TRACE.MORE.json.
+        if (!from.process.empty() && !host.empty() &&
+            (!from.process.starts_with(host + ".") ||
+                from.process.find_first_not_of("0123456789", host.size() + 1) != std::string::npos))
+            return;
         const auto [at, is_new] = clocks_.try_emplace(clock, static_cast<int>(clocks_.size()));
         if (is_new) r_.clocks.push_back({host, 0, 0});
         clock_ = at->second;
         processes_.clear();
         threads_.clear();
+        groups_.clear();
         for (std::size_t i = 0; i < all.size(); ++i) try {
                 take(all[i]);
             } catch (const json::exception& e) {
@@ -191,15 +205,18 @@ private:
             s.bytes = args.value("bytes", 0.0);
             if (!args.contains("call"))
                 r_.parts.push_back(s);
-            else if (args.at("call").get<long long>() >= 0)
-                r_.calls[{args.at("group").get<std::string>(), args.at("call").get<long long>()}].push_back(s);
+            else if (const long long call = args.at("call").get<long long>(); call < 0)
+                r_.messages.push_back(s);
+            else
+                r_.calls[{groups_.at({number, args.at("group").get<std::string>()}), call}].push_back(s);
         }
         e["pid"] = p->second.number;
         add(std::move(e));
     }
     void introduce(const std::pair<long long, long long>& id, const json& args, process& p) {
         const std::string group = args.at("group").get<std::string>(), host = args.at("host").get<std::string>();
-        r_.sizes[group] = args.at("size").get<int>();
+        const std::string whole = groups_[{id.first, group}] = group + " " + args.value("number", "");
+        r_.sizes[whole] = args.at("size").get<int>();
         if (p.name.empty()) p.name = fmt::format("{}, process {}", host, id.first);
         if (threads_.try_emplace(id, static_cast<int>(r_.threads.size())).second)
             r_.threads.push_back({host, fmt::format("rank {} of group {}", args.at("rank").get<int>(), group), clock_});
@@ -215,8 +232,9 @@ private:
     int processes_in_all_ = 0;
     // State of the file at hand:
     int clock_ = 0;
-    std::map<long long, process> processes_;                  // by their number in the file
-    std::map<std::pair<long long, long long>, int> threads_;  // by process and thread
+    std::map<long long, process> processes_;                           // by their number in the file
+    std::map<std::pair<long long, long long>, int> threads_;           // by process and thread
+    std::map<std::pair<long long, std::string>, std::string> groups_;  // as in r_.calls, by process and label
 };
 
 /// What a recording says, summed up. Indices are those of recording::threads; times in microseconds.
@@ -234,13 +252,15 @@ struct summary {
 
 void sum_up_calls(const recording& r, summary& out) {
     out.late.resize(r.threads.size());
+    const auto sum_up = [&](const recorded_span& s) {
+        out.kinds[fmt::format("{:<16} {:<24} {:>12.0f}", s.name, s.schedule, s.bytes)].push_back(s.took());
+        out.begin = std::min(out.begin, s.begin);
+        out.end = std::max(out.end, s.end);
+        out.in_calls += s.took();
+    };
+    std::ranges::for_each(r.messages, sum_up);
     for (const auto& [key, ranks] : r.calls) {
-        for (const recorded_span& s : ranks) {
-            out.kinds[fmt::format("{:<16} {:<24} {:>12.0f}", s.name, s.schedule, s.bytes)].push_back(s.took());
-            out.begin = std::min(out.begin, s.begin);
-            out.end = std::max(out.end, s.end);
-            out.in_calls += s.took();
-        }
+        for (const recorded_span& s : ranks) sum_up(s);
         const auto size = r.sizes.find(key.first);
         if (ranks.size() < 2 || size == r.sizes.end() || ranks.size() != static_cast<std::size_t>(size->second))
             continue;
@@ -260,11 +280,18 @@ void sum_up_calls(const recording& r, summary& out) {
 
 void sum_up_parts(const recording& r, summary& out) {
     // The calls of each rank in the order of time, for the waits in them.
-    std::map<int, std::vector<std::pair<const recorded_span*, const std::vector<recorded_span>*>>> of_thread;
+    struct part_of_call {
+        const recorded_span* own;
+        const std::vector<recorded_span>* ranks;
+        double until = 0;  ///< when it and those before it are over
+    };
+    std::map<int, std::vector<part_of_call>> of_thread;
     for (const auto& [key, ranks] : r.calls)
         for (const recorded_span& s : ranks) of_thread[s.thread].push_back({&s, &ranks});
-    for (auto& [thread, all] : of_thread)
-        std::sort(all.begin(), all.end(), [](auto& a, auto& b) { return a.first->begin < b.first->begin; });
+    for (auto& [thread, all] : of_thread) {
+        std::sort(all.begin(), all.end(), [](auto& a, auto& b) { return a.own->begin < b.own->begin; });
+        for (double until = -far; part_of_call & c : all) c.until = until = std::max(until, c.own->end);
+    }
     std::map<int, std::vector<const recorded_span*>> waits_of;
     for (const recorded_span& s : r.parts)
         if (s.name == "wait") waits_of[s.thread].push_back(&s);
@@ -284,11 +311,18 @@ void sum_up_parts(const recording& r, summary& out) {
         (s.name == "wait" ? out.waited : s.name == "copy" ? out.copied : out.folded) += s.took();
         if (s.name != "wait" || s.peer < 0) continue;
         const auto& calls = of_thread[s.thread];
-        auto in = std::upper_bound(calls.begin(), calls.end(), s.begin + 1e-3,
-            [](double at, const auto& call) { return at < call.first->begin; });
+        constexpr double rounding = 4e-3;  // of times to 1 ns
+        auto in = std::upper_bound(calls.begin(), calls.end(), s.begin + rounding,
+            [](double at, const auto& call) { return at < call.own->begin; });
+        // The latest call that it lies in; of a send or a receive in none.
+        while (in != calls.begin() && std::prev(in)->own->end + rounding < s.end)
+            if (std::prev(in)->until + rounding < s.end)
+                in = calls.begin();
+            else
+                --in;
         if (in == calls.begin()) continue;
         --in;
-        for (const recorded_span& peer : *in->second)
+        for (const recorded_span& peer : *in->ranks)
             if (peer.rank == s.peer) {
                 link& l = links[{static_cast<std::size_t>(s.thread), static_cast<std::size_t>(peer.thread)}];
                 l.waited += s.took();
@@ -400,12 +434,12 @@ void print_summary(const recording& r, const summary& s) {
 
 recording read_recording(const std::vector<std::string>& names) {
     recording r;
-    std::set<fs::path> files;
+    std::set<trace_file> files;
     for (const std::string& name : names)
-        for (const fs::path& file : files_of(name)) files.insert(fs::canonical(file));
+        for (trace_file& file : files_of(name)) files.insert(std::move(file));
     reader in(r);
-    for (const fs::path& file : files) in.read(file);
-    if (r.threads.empty()) throw std::runtime_error("the trace has no call in it");
+    for (const trace_file& file : files) in.read(file);
+    if (r.calls.empty() && r.messages.empty()) throw std::runtime_error("the trace has no call in it");
     set_clocks(r);
     const auto moved = [&](recorded_span& s) {
         const auto clock = static_cast<std::size_t>(r.threads[static_cast<std::size_t>(s.thread)].clock);
@@ -413,7 +447,8 @@ recording read_recording(const std::vector<std::string>& names) {
         s.end -= r.clocks[clock].ahead;
     };
     for (auto& [key, ranks] : r.calls) std::for_each(ranks.begin(), ranks.end(), moved);
-    std::for_each(r.parts.begin(), r.parts.end(), moved);
+    std::ranges::for_each(r.messages, moved);
+    std::ranges::for_each(r.parts, moved);
     in.move_events();
     return r;
 }

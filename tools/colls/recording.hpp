@@ -37,11 +37,13 @@ struct recorded_clock {
 struct recording {
     std::vector<recorded_thread> threads;
     std::vector<recorded_clock> clocks;
-    /// The collective calls by group and number: the parts of their ranks.
+    /// The collective calls by group and number: the parts of their ranks. A group's name has its number, too, since
+    /// groups of several runs, or of several processes, may have one label.
     std::map<std::pair<std::string, long long>, std::vector<recorded_span>> calls;
-    std::map<std::string, int> sizes;  ///< of the groups
-    std::vector<recorded_span> parts;  ///< waits, copies and folds
-    nlohmann::json events;             ///< all of them, on the first clock; processes are numbered anew, and named
+    std::map<std::string, int> sizes;     ///< of the groups
+    std::vector<recorded_span> messages;  ///< sends and receives
+    std::vector<recorded_span> parts;     ///< waits, copies and folds
+    nlohmann::json events;                ///< all of them, on the first clock; processes are numbered anew, and named
 };
 
 /// Reads the files of a run. A name that is no file stands for those that COLLS_TRACE of that name makes. Clocks of

@@ -125,7 +125,9 @@ struct text {
         rest.erase(0, begin);
         for (std::size_t done = 0; done < lines.size();) {
             const ssize_t k = ::write(to, lines.data() + done, lines.size() - done);
-            if (k < 0 && errno != EINTR) break;  // nothing reads it any more
+            pollfd room{to, POLLOUT, 0};
+            if (k < 0 && errno == EAGAIN && poll(&room, 1, -1) >= 0) continue;  // another program made it non-blocking
+            if (k < 0 && errno != EINTR) break;                                 // nothing reads it any more
             done += k > 0 ? static_cast<std::size_t>(k) : 0;
         }
         return n > 0;

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
+#include <limits>
 #include <stdexcept>
 #include <string_view>
 
@@ -35,6 +37,10 @@ std::string header_of(const exchange::transfer_table& t, const std::string& name
     const std::size_t last = name.rfind("::");
     const std::string scope = last == std::string::npos ? "" : name.substr(0, last),
                       type = last == std::string::npos ? name : name.substr(last + 2);
+    // A line in which a word of the command breaks would be code.
+    std::string origin = remark;
+    std::ranges::replace_if(origin, [](unsigned char c) { return c < ' '; }, ' ');
+    const char* const number = std::max(t.ranks, t.blocks) > std::numeric_limits<short>::max() ? "int" : "short";
     std::string text = fmt::format(
         "// {0} for {1} ranks, {2}: {3} rounds, {4} blocks.\n#pragma once\n\n#include <colls/schedule.hpp>\n#include "
         "<colls/step.hpp>\n\n{5}struct {6} {{\n    static constexpr auto implements = colls::collective::{0};\n"
@@ -47,11 +53,12 @@ std::string header_of(const exchange::transfer_table& t, const std::string& name
         "        return {{.send = {{t.to, colls::block_range(t.sent, t.sent_blocks)}},\n"
         "            .recv = {{t.from, colls::block_range(t.got, t.got_blocks),\n"
         "                round < {8} ? colls::action::reduce : colls::action::copy}}}};\n    }}\n\nprivate:\n"
-        "    struct transfer {{\n        short to, sent, sent_blocks, from, got, got_blocks;  // peers; -1: none\n    "
+        "    struct transfer {{\n        {9} to, sent, sent_blocks, from, got, got_blocks;  // peers; -1: none\n    "
         "}};\n"
         "    static constexpr transfer transfers[] = {{  // a line for each round and rank\n",
-        colls::name_of(t.implements), t.ranks, remark, t.rounds, t.blocks,
-        scope.empty() ? "" : "namespace " + scope + " {\n\n", type, t.ports, [&] {
+        colls::name_of(t.implements), t.ranks, origin, t.rounds, t.blocks,
+        scope.empty() ? "" : "namespace " + scope + " {\n\n", type, t.ports,
+        [&] {
             int reducing = 0;  // rounds that reduce come first
             for (int r = 0; r < t.rounds; ++r)
                 for (int rank = 0; rank < t.ranks; ++rank)
@@ -60,7 +67,8 @@ std::string header_of(const exchange::transfer_table& t, const std::string& name
                             got.peer != colls::none && got.action == colls::action::reduce)
                             reducing = r + 1;
             return reducing;
-        }());
+        }(),
+        number);
     for (int r = 0; r < t.rounds; ++r)
         for (int rank = 0; rank < t.ranks; ++rank) {
             text += "        ";

@@ -2,6 +2,7 @@
 
 #include "commands.hpp"
 #include "json_text.hpp"
+#include "progress.hpp"
 #include "schedule_header.hpp"
 
 #include <colls/verify.hpp>
@@ -26,14 +27,17 @@ namespace sim = colls::simulation;
 
 /// Steps that a simulation asks for: a schedule of more is simulated only where all ranks do the same.
 constexpr double most_steps = 1e6;
+/// Steps of all chunks, where blocks go in chunks: some seconds.
+constexpr double most_chunked_steps = 1e7;
 /// Group sizes for which properties are derived: they do not change with the size, and large proofs take long.
 constexpr int largest_proof = 24;
 
 /// A schedule on n ranks of a network, if that can be simulated in a short time.
 class subject {
 public:
-    /// `always`: however many steps it has.
-    subject(const entry& e, const network& on, int n, bool always = false) : entry_(&e), network_(&on), n_(n) {
+    /// `bytes`: the most that are simulated. `always`: however many steps it has.
+    subject(const entry& e, const network& on, int n, double bytes, bool always = false)
+        : entry_(&e), network_(&on), n_(n) {
         const colls::any_schedule& s = e.schedule;
         if (n > on.topology.ranks() || !s.supports(n)) return;
         const double ports = s.ports(n), rounds = s.rounds(n);
@@ -41,7 +45,9 @@ public:
         options_.overhead = on.overhead;
         options_.buffered = on.buffered;
         options_.chunk = on.chunk;
-        possible_ = always || ports * rounds * n <= most_steps;
+        const double steps = ports * rounds * n,
+                     chunks = on.chunk > 0 && s.blocks(n) > 0 ? bytes / s.blocks(n) / on.chunk : 0;
+        possible_ = always || (steps <= most_steps && steps * chunks <= most_chunked_steps);
         if (possible_ || on.buffered || ports * n > most_steps || rounds * ports * 3 > 10 * most_steps) return;
         int proven = std::min(n, largest_proof);
         while (proven > 1 && !s.supports(proven)) --proven;
@@ -95,7 +101,11 @@ using ranking = std::vector<std::pair<double, std::string>>;
 
 ranking ranked(const std::vector<subject>& all, double bytes) {
     ranking ordered;
-    for (const subject& s : all) ordered.emplace_back(s.seconds(bytes), s.family());
+    const progress shown;
+    for (const subject& s : all) {
+        shown.say(fmt::format("{}: {}", show_size(bytes), s.family()));
+        ordered.emplace_back(s.seconds(bytes), s.family());
+    }
     // Times that are equal but for rounding are made equal.
     std::ranges::stable_sort(ordered, {}, [](const auto& of) { return std::round(std::log(of.first) * 1e9); });
     return ordered;
@@ -111,7 +121,9 @@ void write_tuning(const std::string& file, colls::collective what, int n, const 
     const std::vector<chosen>& choices) {
     std::string text = "# Schedules that took the least time in a simulation, for COLLS_TUNE\n";
     constexpr std::size_t width = 200;  // the reader takes lines of 254 characters
-    for (std::size_t at = 0; at < origin.size(); at += width) text += "# " + origin.substr(at, width) + "\n";
+    std::string line = origin;
+    std::ranges::replace_if(line, [](unsigned char c) { return c < ' '; }, ' ');
+    for (std::size_t at = 0; at < line.size(); at += width) text += "# " + line.substr(at, width) + "\n";
     for (const chosen& c : choices)
         text += fmt::format("schedule {} {} {:.0f} {}\n", colls::name_of(what), n, std::ceil(c.from), c.family);
     std::ofstream out(file);
@@ -140,7 +152,9 @@ int simulate(const std::string& collective, const std::vector<entry>& only, cons
     for (const entry& e : only.empty() ? schedules_for(what, {}) : only) {
         if (!as_json) fmt::print("{:<20}", e.family);
         for (const int n : sizes) {
-            const subject s(e, on, n);
+            const progress shown;
+            shown.say(fmt::format("{}: {} ranks", e.family, n));
+            const subject s(e, on, n, bytes);
             std::optional<double> seconds;
             if (late.any() ? s.disturbable() : s.possible()) seconds = s.seconds(bytes, late);
             if (!as_json)
@@ -168,7 +182,7 @@ int choose(const std::string& collective, const std::vector<entry>& own, const n
     std::vector<subject> all;
     std::vector<std::string> left_out;
     for (const entry& e : schedules) {
-        const subject s(e, on, n);
+        const subject s(e, on, n, sizes.back());
         if (s.possible())
             all.push_back(s);
         else if (e.schedule.supports(n))
@@ -189,9 +203,9 @@ int choose(const std::string& collective, const std::vector<entry>& own, const n
             rows.push_back({{"bytes", bytes}, {"best", ordered[0].second}, {"seconds", times}});
         } else {
             fmt::print("{:>10}  {:<20} {:>12}  {}\n", show_size(bytes), ordered[0].second, show_time(ordered[0].first),
-                ordered.size() > 1
-                    ? fmt::format("{} {:.2f} times as long", ordered[1].second, ordered[1].first / ordered[0].first)
-                    : std::string());
+                ordered.size() > 1 ? fmt::format("{} {} times as long", ordered[1].second,
+                                         show_ratio(ordered[1].first, ordered[0].first))
+                                   : std::string());
         }
     }
     // Where the best one changes, by bisection between two sizes.
@@ -247,9 +261,12 @@ int synthesise(const synthesis_request& asked, const std::vector<entry>& own, co
     for (const int cut : cuts) {
         synthesis one = asked.what;
         one.cut = cut;
+        progress shown;
+        shown.say(fmt::format("cut {}", cut));
         exchange::transfer_table table = synthesised(one, on.topology);
         const entry made{"synthesised", exchange::schedule_of(table), n};
-        const double seconds = subject(made, on, n, true).seconds(asked.bytes);
+        const double seconds = subject(made, on, n, asked.bytes, true).seconds(asked.bytes);
+        shown.say("");
         rows.push_back({{"cut", cut}, {"blocks", table.blocks}, {"rounds", table.rounds}, {"seconds", seconds}});
         if (!as_json)
             fmt::print("{:>8} {:>8} {:>8} {:>12} {:>12.3f}\n", cut, table.blocks, table.rounds, show_time(seconds),
@@ -262,7 +279,7 @@ int synthesise(const synthesis_request& asked, const std::vector<entry>& own, co
     std::vector<subject> known;
     const std::vector<entry> families = schedules_for(asked.what.what, own);
     for (const entry& e : families)
-        if (const subject s(e, on, n); s.possible()) known.push_back(s);
+        if (const subject s(e, on, n, asked.bytes); s.possible()) known.push_back(s);
     const ranking others = ranked(known, asked.bytes);
     if (as_json) {
         json out{{"collective", what}, {"ranks", n}, {"bytes", asked.bytes}, {"bound_seconds", bound}, {"tried", rows},
@@ -292,16 +309,19 @@ int synthesise(const synthesis_request& asked, const std::vector<entry>& own, co
 int place(const std::vector<entry>& schedules, const network& on, int n, double bytes, int tries, bool as_json) {
     json rows = json::array();
     for (const entry& e : schedules) {
-        const subject s(e, on, n);
+        const subject s(e, on, n, bytes);
         if (!s.possible() || colls::is_scan(e.schedule.implements)) continue;
+        progress shown;
+        shown.say(fmt::format("{} {}: exchanges", e.family, colls::name_of(e.schedule.implements)));
         const sim::placement found = sim::place(e.schedule, n, on.topology, bytes, s.options(), tries);
+        shown.say("");
         const std::string_view what = colls::name_of(e.schedule.implements);
         if (as_json)
             rows.push_back({{"family", e.family}, {"collective", what}, {"ranks", n}, {"bytes", bytes},
                 {"before", found.before}, {"after", found.after}, {"places", found.places()}});
         else
-            fmt::print("{:<20} {:<15} {:>12} {:>12} {:>6.2f} times as fast\n", e.family, what, show_time(found.before),
-                show_time(found.after), found.before / found.after);
+            fmt::print("{:<20} {:<15} {:>12} {:>12} {:>6} times as fast\n", e.family, what, show_time(found.before),
+                show_time(found.after), show_ratio(found.before, found.after));
         if (!as_json && schedules.size() == 1) fmt::print("places: {}\n", fmt::join(found.places(), " "));
     }
     if (as_json) print(rows);

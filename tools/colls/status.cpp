@@ -290,15 +290,8 @@ json json_of(const std::vector<group_view>& groups) {
     return {{"groups", std::move(all)}};
 }
 
-/// The value of a label, as Prometheus reads it.
-std::string escaped(std::string_view text) {
-    std::string out;
-    for (const char c : text) {
-        if (c == '\\' || c == '"') out += '\\';
-        out += c;
-    }
-    return out;
-}
+/// The value of a label in quotes, as Prometheus reads it: UTF-8, as JSON has it, since no control character is left.
+std::string label(std::string_view text) { return text_of(json(text)); }
 void print_prometheus(const std::vector<group_view>& groups) {
     const auto seen = [](auto f) {
         return [f](const group_view&, const line_of_rank& r) -> std::optional<double> {
@@ -334,11 +327,9 @@ void print_prometheus(const std::vector<group_view>& groups) {
         for (const group_view& g : groups)
             for (const line_of_rank& r : g.ranks)
                 if (const auto x = m.of(g, r))
-                    fmt::print("{}{{group=\"{}\",number=\"{}\",rank=\"{}\"{}}} {}\n", m.name, escaped(g.any.label),
+                    fmt::print("{}{{group={},number=\"{}\",rank=\"{}\"{}}} {}\n", m.name, label(g.any.label),
                         number_of(g.any), r.rank,
-                        r.seen ? fmt::format(",host=\"{}\",process=\"{}\"", escaped(r.seen->host), r.seen->process)
-                               : "",
-                        *x);
+                        r.seen ? fmt::format(",host={},process=\"{}\"", label(r.seen->host), r.seen->process) : "", *x);
     }
 }
 

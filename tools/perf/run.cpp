@@ -298,8 +298,11 @@ private:
 
     void write() {
         if (!speaks_) return;
-        if (!o_.json.empty()) write_file(o_.json, to_json(o_, rows_, places_).dump(2) + "\n");
+        if (!o_.json.empty())
+            write_file(o_.json,
+                to_json(o_, rows_, places_).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
         if (!o_.plot.empty()) write_file(o_.plot, draw(o_, rows_, peers_));
+        if (std::ferror(stdout) != 0) throw std::runtime_error("cannot write to the standard output");
     }
 
     colls::communicator& comm_;

@@ -28,10 +28,12 @@ std::string block_words(const colls::views::transfer& t) {
 }  // namespace
 
 std::string write_dot(const colls::any_schedule& s, int n, const std::string& name) {
+    std::string quotable;
+    for (const char c : name) quotable += c == '"' || c == '\\' ? std::string{'\\', c} : std::string(1, c);
     std::string out = fmt::format(
         "digraph \"{}\" {{\n  rankdir=LR;\n  node [shape=box, fontname=\"sans-serif\"];\n"
         "  edge [fontname=\"sans-serif\", fontsize=10];\n",
-        name);
+        quotable);
     const int rounds = s.rounds(n);
     for (int round = 0; round <= rounds; ++round) {
         out += fmt::format("  subgraph cluster_{} {{\n    label=\"{}\";\n    style=invis;\n", round,

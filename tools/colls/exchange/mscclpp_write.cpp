@@ -58,7 +58,7 @@ public:
             {"inplace", true}, {"reuse_resources", false}, {"gpus", gpus}, {"num_threads_per_block", 1024},
             {"use_double_scratch_buffer", false}, {"buffer_alignment", 16}, {"min_message_size", 0},
             {"max_message_size", std::numeric_limits<std::uint64_t>::max()}}
-            .dump(1);
+            .dump(1, ' ', false, json::error_handler_t::replace);
     }
 
 private:

@@ -145,7 +145,7 @@ std::string write_trace(const colls::any_schedule& s, int n, double bytes, const
     }
     const json trace{
         {"schema", "nodes of Chakra, as JSON"}, {"name", name}, {"ranks", n}, {"bytes", bytes}, {"traces", all}};
-    return trace.dump(1) + "\n";
+    return trace.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace exchange

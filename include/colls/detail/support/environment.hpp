@@ -21,6 +21,7 @@
 #include <colls/detail/support/error_text.hpp>
 #include <colls/error.hpp>
 
+#include <locale.h>
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
@@ -32,6 +33,21 @@ inline const char* variable(const char* name) {
     const char* const value = std::getenv(name);
     return value && *value ? value : nullptr;
 }
+
+/// While it lives, this thread reads and writes numbers with a point, whatever locale the program has set.
+class numbers_with_point {
+public:
+    numbers_with_point() : before_(uselocale(own_)) {}
+    numbers_with_point(const numbers_with_point&) = delete;
+    numbers_with_point& operator=(const numbers_with_point&) = delete;
+    ~numbers_with_point() {
+        uselocale(before_);
+        if (own_ != locale_t{}) freelocale(own_);
+    }
+
+private:
+    const locale_t own_ = newlocale(LC_NUMERIC_MASK, "C", locale_t{}), before_;
+};
 
 enum class debug_level : unsigned char { warn, info, trace };
 
@@ -56,6 +72,7 @@ struct environment {
         const int level = which_of("COLLS_DEBUG", {"warn", "info", "trace", "1"}, 0);
         e.debug = level == 3 ? debug_level::info : static_cast<debug_level>(level);
         if (const char* v = variable("COLLS_TIMEOUT")) {
+            const numbers_with_point as_written;
             char* end = nullptr;
             e.timeout = std::strtod(v, &end);
             if (*end != '\0' || !(e.timeout > 0) || (e.timeout > 1e9 && std::strcmp(v, "inf") != 0))

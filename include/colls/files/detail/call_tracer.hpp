@@ -56,6 +56,7 @@ private:
 
     void print(const kept_call& k, std::size_t count) const {
         const traced_call& how = k.how;
+        const numbers_with_point as_documented;
         char by[96], text[320];
         if (how.peer == none)
             std::snprintf(by, sizeof by, "by %.*s", static_cast<int>(how.schedule.size()), how.schedule.data());
@@ -69,6 +70,7 @@ private:
     }
     [[gnu::cold]] void write() {
         const long process = getpid();
+        const numbers_with_point as_json;
         std::string text;
         char one[512];
         const auto put = [&](const char* name, double begin, double end, const char* more) {
@@ -87,9 +89,10 @@ private:
             text += one;
             std::snprintf(one, sizeof one,
                 "{\"name\":\"colls\",\"ph\":\"M\",\"pid\":%ld,\"tid\":%ld,\"args\":{\"group\":\"%s\",\"rank\":%d,"
-                "\"size\":%d,\"host\":\"%s\",\"clock\":\"%s\"}},\n",
+                "\"size\":%d,\"host\":\"%s\",\"clock\":\"%s\",\"number\":\"%llx.%ld\"}},\n",
                 process, thread_, self_.label, self_.rank, self_.size, quotable(host_name().text).c_str(),
-                quotable(boot_of_host().text).c_str());
+                quotable(boot_of_host().text).c_str(), static_cast<unsigned long long>(self_.number),
+                self_.access.is_whole() ? process : 0);  // that of threads is an address
             text += one;
             introduced_ = true;
         }

@@ -49,6 +49,7 @@ struct tuning_file {
 /// Throws invalid_argument, with the number of the line, where the file cannot be read or a line has another form.
 [[gnu::cold]] inline void read_tuning(const char* path, tuning_file& to) {
     to.path = path;
+    const numbers_with_point as_written;
     const auto refuse = [&](int row, const char* why) {
         error_text text;
         text << "colls: COLLS_TUNE: " << path;

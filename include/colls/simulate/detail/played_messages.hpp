@@ -89,8 +89,14 @@ private:
     /// Chunk c is in the segment t - c * stagger at step t: at most options.under_way of them at once, older ones
     /// first.
     void list_segments() {
-        const int chunks = o_.chunk > 0 && block_ > o_.chunk ? static_cast<int>(std::ceil(block_ / o_.chunk)) : 1;
-        const int segments = rounds_ + 1, stagger = (segments + o_.under_way - 1) / o_.under_way;
+        const int segments = rounds_ + 1, stagger = rounds_ / o_.under_way + 1;
+        const double parts = o_.chunk > 0 && block_ > o_.chunk ? std::ceil(block_ / o_.chunk) : 1;
+        constexpr double most = 1 << 24;
+        error_text text;
+        if (parts * segments > most)
+            throw error(errc::invalid_argument, text << "colls: simulate: with options.chunk a block has " << parts
+                                                     << " parts, which is more than can be simulated");
+        const int chunks = static_cast<int>(parts);
         for (int step = 0; step < (chunks - 1) * stagger + segments; ++step)
             for (int c = std::max(0, (step - segments) / stagger); c < chunks && c * stagger <= step; ++c)
                 if (step - c * stagger < segments) segments_.push_back({c, step - c * stagger});
