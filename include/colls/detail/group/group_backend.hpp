@@ -90,7 +90,7 @@ public:
     virtual const machine& figures() = 0;
     /// This rank's part of a group that passes messages; null where ranks share memory.
     virtual extend::message_group* by_messages() { return nullptr; }
-    /// Of such a group: transports of this rank's at a place for a group of the same ranks.
+    /// Where there is one: transports of this rank at a place for a group of the same ranks.
     virtual void join_transports(rank_context&, std::uint64_t /*place*/, extend::message_member&) {}
     /// This rank's part of a group that shares memory; null where ranks pass messages.
     virtual extend::memory_group* by_memory() { return nullptr; }
