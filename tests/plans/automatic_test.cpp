@@ -430,7 +430,7 @@ TEST_CASE("figures_now: a usual time of a line where the cores' distance has cha
         const detail::machine& measured = self.backend->figures();
         const bool was_near = measured.alpha < measured.near_below;
         seen& s = of_rank[static_cast<std::size_t>(comm.rank())];
-        s.as_measured = detail::figures_now(self).alpha == measured.alpha;
+        s.as_measured = detail::figures_now(self, detail::near_so_far(self)).alpha == measured.alpha;
         s.first = self.direct.count == 0;
         if (comm.rank() == 0)
             for (int i = 0; i < 2; ++i)
@@ -438,13 +438,46 @@ TEST_CASE("figures_now: a usual time of a line where the cores' distance has cha
         std::vector<float> x(100'000);
         while (self.direct.count <= detail::window + 8) colls::broadcast(comm, x, 0);
         s.follows = detail::near_so_far(self) == was_near ||  // cores were sampled meanwhile, and decided so
-                    (detail::figures_now(self).alpha < measured.near_below) == !was_near;
+                    (detail::figures_now(self, detail::near_so_far(self)).alpha < measured.near_below) == !was_near;
     });
     for (const seen& s : of_rank) {
         CHECK(s.as_measured);
         CHECK(s.first);
         CHECK(s.follows);
     }
+}
+
+TEST_CASE("prepare: all ranks choose alike, whatever each has prepared before, and when", "[automatic]") {
+    using namespace colls;
+    for (const int n : {2, 3, 8})
+        CHECK_NOTHROW(threads::run(n, [&](communicator& comm) {
+            std::vector<float> x(100'000), y(x.size());
+            broadcast(comm, x, 0);  // an operation of which the distance is decided
+            auto& decided = comm.context().memory.distance().decisions[0];
+            for (std::size_t least = 16; least <= 65536;) {
+                int log = 0;
+                while (least >> log >= 16) ++log;
+                const std::size_t after = ((least >> log) + 1) << log;  // the next class
+                const auto of = [&](std::size_t bytes) {
+                    const auto in = std::span(x).first(bytes / 4), out = std::span(y).first(bytes / 4);
+                    return prepare::all_reduce(comm, in, out, sum);
+                };
+                // Rank 0 prepares the smaller one first, and before the distance changes.
+                std::vector<plan> plans;
+                if (comm.rank() == 0) plans.push_back(of(least));
+                if (comm.rank() == 0) plans.push_back(of(after - 4));
+                barrier(comm);
+                if (comm.rank() == 0) decided.store(comm.context().access.starts_near ? 2 : 3);
+                barrier(comm);
+                if (comm.rank() != 0) plans.push_back(of(after - 4));
+                if (comm.rank() != 0) plans.insert(plans.begin(), of(least));
+                for (plan& p : plans) p.run();
+                barrier(comm);
+                if (comm.rank() == 0) decided.store(0);
+                barrier(comm);
+                least = after;
+            }
+        }));
 }
 
 TEST_CASE("distance: the rank whose turn it is sends rank 0's line back, however late it comes", "[automatic]") {

@@ -39,13 +39,19 @@ struct parted_broadcast : direct::all_pairs {
 struct demand {
     collective what{};
     double bytes = 0;           ///< of the whole buffer
-    std::size_t posted = 0;     ///< bytes that one rank would post on the eager path
+    std::size_t posted = 0;     ///< bytes that one rank would post on the eager path, at most
     bool in_order = false;      ///< the operator does not commute: `direct` alone keeps the order of ranks
     bool only_direct = false;   ///< each rank knows its own counts only: `direct` alone passes nothing on
     bool eager = true;          ///< the eager path may be taken
     bool reproducible = false;  ///< all contributions are folded at once, in rank order
     int root = 0;               ///< of the call, where the choice depends on it
+    bool near = false;          ///< the ranks are near each other
 };
+/// What each of n ranks posts on the eager path of `bytes` bytes.
+constexpr std::size_t posted_of(collective what, std::size_t bytes, int n) {
+    const auto ranks = static_cast<std::size_t>(n);
+    return traits_of(what).in == content::own_block ? (bytes + ranks - 1) / ranks : bytes;
+}
 
 inline reach reached_by(const rank_context& self) { return self.by_messages ? reach::nothing : reach::buffers; }
 
@@ -57,9 +63,8 @@ inline bool near_so_far(const rank_context& self) {
 }
 /// The figures of the machine; where the distance of the cores has changed since they were measured, with a usual time
 /// of a line, and with the bytes' time as it changes with the distance.
-inline machine figures_now(const rank_context& self) {
+inline machine figures_now(const rank_context& self, bool near) {
     machine m = self.backend->figures();
-    const bool near = near_so_far(self);
     if (near == (m.alpha < m.near_below)) return m;
     m.alpha = m.near_below * (near ? 0.55 : 2.4);
     m.beta *= near ? 0.4 : 2.5;
@@ -101,13 +106,13 @@ constexpr bool eager_pays(double eager, double scheduled, double staged) {
                (!d.reproducible || c.single_fold) && !(only_short && takes_long_to_plan(c, self));
     };
     const bool usual = within == reached_by(self);
-    const machine figures = figures_now(self);
+    const machine figures = figures_now(self, d.near);
     const shared_machine m = model_of(figures, self.size);
     const auto prediction_of = [&](const candidate& c) {
         return usual ? predicted(c, self, m, d.bytes)
                      : predict_out_of_reach(c, self.size, m, d.bytes, within == reach::processes);
     };
-    const bool eager = usual && d.eager && d.posted <= eager_capacity;
+    const bool eager = usual && d.eager;
     const auto weighed = [&](const candidate& c) { return is_weighed(c, self, within); };
     const std::string_view forced = forced_schedule(self.env.schedule, self.rank);
     const std::string_view name = forced.empty() ? tuned_for(d.what, self.size, d.bytes).name : forced;
@@ -146,7 +151,7 @@ struct choice_out_of_reach {
 };
 [[gnu::cold]] inline choice_out_of_reach choose_out_of_reach(
     const rank_context& self, const demand& d, const candidates& list) {
-    if (copies_at(self, near_so_far(self)) && !reduces(d.what)) {
+    if (copies_at(self, d.near) && !reduces(d.what)) {
         const any_schedule& s = choose(self, d, list, reach::processes).of->schedule;
         if (d.what == collective::broadcast && s.rounds(self.size) == 1 &&
             d.bytes >= static_cast<double>(single_copy_policy::parted_from) * self.size &&
@@ -181,8 +186,9 @@ inline schedule_choice resolve_given(rank_context& self, collective what, const 
 
 /// The execution plan of a call whose schedule the library chooses, or none for the eager path, which may be taken if
 /// `eager`. The rank context keeps it: once there was a call of the kind there is no search among the candidates, and
-/// no lock. `for_sample`: a schedule instead of the eager path, with its bits, that tells the distance of the cores.
-inline schedule_choice resolve(rank_context& self, const call& c, bool eager, bool for_sample = false) {
+/// no lock. `near`: are the ranks near each other? `for_sample`: a schedule instead of the eager path, with its bits,
+/// that tells that.
+inline schedule_choice resolve(rank_context& self, const call& c, bool eager, bool near, bool for_sample = false) {
     const bool unsized = is_unsized(c);
     const std::size_t bytes = unsized ? 0 : c.count * c.element, posted = unsized ? 0 : eager_bytes(c, self.size);
     const bool in_order = c.op && !c.op->commutative;
@@ -190,14 +196,15 @@ inline schedule_choice resolve(rank_context& self, const call& c, bool eager, bo
     const int root = self.layout.two_levels != nullptr && depends_on_root(self, c.what) ? c.root : 0;
     // Blocks of unlike lengths: the longest decides, too. A call with a root has no counts that all ranks know.
     const std::uint64_t also = c.in_offsets && !unsized ? size_class(posted) : static_cast<std::uint64_t>(root);
-    const std::uint64_t key = size_class(bytes) | static_cast<std::uint64_t>(c.what) << 16 |
-                              std::uint64_t{in_order} << 20 | std::uint64_t{unsized} << 21 |
-                              std::uint64_t{eager} << 22 | std::uint64_t{posted <= eager_capacity} << 23 |
-                              std::uint64_t{c.reproducible} << 24 | std::uint64_t{near_so_far(self)} << 25 |
-                              std::uint64_t{for_sample} << 26 | also << 32;
+    const std::uint64_t key =
+        size_class(bytes) | static_cast<std::uint64_t>(c.what) << 16 | std::uint64_t{in_order} << 20 |
+        std::uint64_t{unsized} << 21 | std::uint64_t{eager} << 22 | std::uint64_t{posted <= eager_capacity} << 23 |
+        std::uint64_t{c.reproducible} << 24 | std::uint64_t{near} << 25 | std::uint64_t{for_sample} << 26 | also << 32;
     if (const schedule_choice* const p = self.choices.find(key, [](const schedule_choice&) { return true; })) return *p;
-    const demand d{
-        c.what, class_bytes(bytes), posted, in_order, unsized, eager, c.reproducible || (for_sample && c.op), root};
+    // The same for all calls of the class, since ranks may prepare them in unlike orders.
+    const std::size_t most = c.in_offsets ? most_of_class(posted) : posted_of(c.what, most_of_class(bytes), self.size);
+    const demand d{c.what, class_bytes(bytes), most, in_order, unsized, eager && posted <= eager_capacity,
+        c.reproducible || (for_sample && c.op), root, near};
     const prediction best = choose(self, d, all_candidates_of(c.what));
     schedule_choice p{.key = key, .name = eager_name, .takes_sample = for_sample};
     if (best.of) {

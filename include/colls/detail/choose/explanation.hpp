@@ -14,10 +14,10 @@ namespace colls::inline v1::detail {
 
 /// The demand of a call with an operator that commutes.
 inline demand demand_of(const rank_context& self, collective what, std::size_t bytes, bool reproducible) {
-    const bool own = traits_of(what).in == content::own_block, unsized = owned(what) && rooted(what);
-    const auto n = static_cast<std::size_t>(self.size);
-    return {what, class_bytes(unsized ? 0 : bytes), own ? (bytes + n - 1) / n : bytes, false, unsized,
-        !unsized && !self.by_messages, reduces(what) && (reproducible || self.env.reproducible)};
+    const bool unsized = owned(what) && rooted(what);
+    const bool eager = !unsized && !self.by_messages && posted_of(what, bytes, self.size) <= eager_capacity;
+    return {what, class_bytes(unsized ? 0 : bytes), posted_of(what, most_of_class(bytes), self.size), false, unsized,
+        eager, reduces(what) && (reproducible || self.env.reproducible), 0, near_so_far(self)};
 }
 
 /// The rounds in which the schedule sends between hosts, as ranges: "0-2,5", or "none".
@@ -50,7 +50,7 @@ inline std::string rounds_between_hosts(const any_schedule& s, const host_map& h
 inline std::string explanation(const rank_context& self, collective what, std::size_t bytes, bool reproducible) {
     const candidates list = all_candidates_of(what);
     const demand d = demand_of(self, what, bytes, reproducible);
-    const machine figures = figures_now(self);
+    const machine figures = figures_now(self, d.near);
     const shared_machine m = model_of(figures, self.size);
     const prediction chosen = choose(self, d, list);
     std::string text;
@@ -88,10 +88,10 @@ inline std::string explanation(const rank_context& self, collective what, std::s
         add_row(c.name, counted.rounds, static_cast<double>(counted.blocks_sent) * block, in_chunks ? p.chunk : 0,
             p.seconds, chosen.of == &c, fits(c), &c.schedule);
     };
-    if (d.eager && d.posted <= eager_capacity) {
-        const auto posted = static_cast<double>(d.posted);
-        add_row(
-            eager_name, 1, posted, 0, predict_eager(m, figures, what, self.size, posted), chosen.of == nullptr, true);
+    if (d.eager) {
+        const double seconds = predict_eager(m, figures, what, self.size, static_cast<double>(d.posted));
+        add_row(eager_name, 1, static_cast<double>(posted_of(what, bytes, self.size)), 0, seconds, chosen.of == nullptr,
+            true);
     }
     for (int i = 0; i < list.count; ++i) {
         const candidate& c = list.first[i];
@@ -107,14 +107,12 @@ inline std::string explanation(const rank_context& self, collective what, std::s
         if (const candidate& c = by_hosts.first[i];
             c.schedule.supports(self.size) && is_weighed(c, self, reached_by(self)))
             add_weighed(c, false);
-    if (!self.by_messages && self.size > 1) {
-        const bool near = near_so_far(self);
+    if (!self.by_messages && self.size > 1)
         add("  cores are %s each other (near: a line takes less than %.0f ns): copies are %s\n",
-            near ? "near" : "far from", figures.near_below * 1e9,
+            d.near ? "near" : "far from", figures.near_below * 1e9,
             self.crowded ? "pulled up to 4 MB, since ranks outnumber cores"
-            : near       ? "pulled, while they fit the caches"
+            : d.near     ? "pulled, while they fit the caches"
                          : "pushed past the caches");
-    }
     return text;
 }
 

@@ -87,8 +87,9 @@ inline bool depends_on_distance(const rank_context& self, const call& c) {
 }
 /// The schedule of such a call that tells the distance. Its bits are those of the eager path.
 [[gnu::cold]] [[gnu::noinline]] inline schedule_choice resolve_for_sample(rank_context& self, const call& c) {
-    const schedule_choice p = resolve(self, c, true);
-    return p.plan ? p : resolve(self, c, false, true);
+    const bool near = near_so_far(self);
+    const schedule_choice p = resolve(self, c, true, near);
+    return p.plan ? p : resolve(self, c, false, near, true);
 }
 
 inline void refuse_call(rank_context& self, errc code, const char* why) {
@@ -96,9 +97,10 @@ inline void refuse_call(rank_context& self, errc code, const char* why) {
     tell_refusal(self, why);
     throw error(code, why, self.rank);
 }
-/// Checks the arguments of a request and resolves its schedule. `performed`: the call follows at once. (Returned by
-/// value without a copy, which would be a tenth of the time of a short call.)
-inline schedule_choice check(rank_context& self, request& q, bool eager, bool performed = false) {
+enum class call_time { at_once, in_flight, later };
+/// Checks the arguments of a request and resolves its schedule. (Returned by value without a copy, which would be a
+/// tenth of the time of a short call.)
+inline schedule_choice check(rank_context& self, request& q, call_time when) {
     bool counted = false;
     try {
         argument_checker(self, q).run();
@@ -107,12 +109,14 @@ inline schedule_choice check(rank_context& self, request& q, bool eager, bool pe
             q.c.reproducible = true;
             q.c.signature = hash_mix(q.c.signature, hash_text("reproducible"));
         }
-        if (performed && q.c.count * q.c.element >= distance::eager_bytes_for_sample &&
+        if (when == call_time::at_once && q.c.count * q.c.element >= distance::eager_bytes_for_sample &&
             depends_on_distance(self, q.c)) {
             counted = true;
             if (++self.eager.may_sample % distance::eager_calls_for_sample == 0) return resolve_for_sample(self, q.c);
         }
-        return resolve(self, q.c, eager);
+        // Ranks prepare at unlike moments, so they go by the distance that was measured when the group formed.
+        const bool near = when == call_time::later ? self.access.starts_near : near_so_far(self);
+        return resolve(self, q.c, when != call_time::in_flight, near);
     } catch (const error& x) {
         if (counted) --self.eager.may_sample;  // the other ranks count a call that is made
         tell_refusal(self, x.what());
@@ -153,7 +157,7 @@ inline void run_unsized(
 }
 inline void perform(rank_context& self, request& q) {
     const progress_lock mine(self);
-    const schedule_choice p = q.of ? q.of->blocking : check(self, q, true, true);
+    const schedule_choice p = q.of ? q.of->blocking : check(self, q, call_time::at_once);
     const call& c = q.c;
     if (self.log.has_refused) tell_refusal(self, nullptr);
     const double from = self.trace ? self.trace->begin() : 0;

@@ -51,7 +51,7 @@ inline operation_state* begin_call(
 }
 inline operation_state* begin(rank_context& self, request& q) {
     const progress_lock mine(self);
-    const schedule_choice p = check(self, q, false);
+    const schedule_choice p = check(self, q, call_time::in_flight);
     std::shared_ptr<const void> op;
     guarded(self, name_of(q.c.what), [&] {
         op = copy_operator(q);
@@ -149,7 +149,8 @@ inline void finish_operation(rank_context& self, operation_state*& o, bool unwin
 
 inline prepared* prepare_call(rank_context& self, request& q) {
     const progress_lock mine(self);
-    const schedule_choice blocking = check(self, q, true), started = q.given ? blocking : resolve(self, q.c, false);
+    const schedule_choice blocking = check(self, q, call_time::later),
+                          started = q.given ? blocking : resolve(self, q.c, false, self.access.starts_near);
     // A run may copy the other way than the plan chosen now: what it follows then is made here, so that no run
     // allocates.
     if (!self.by_messages)

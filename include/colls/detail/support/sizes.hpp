@@ -43,11 +43,19 @@ constexpr std::uint64_t size_class(std::size_t bytes) {
     const int log = 60 - __builtin_clzll(bytes);  // bytes >> log is 8 to 15
     return static_cast<std::uint64_t>(log) * 8 + (bytes >> log);
 }
-/// The smallest size of the class, from which all ranks predict for all calls of the class.
-constexpr double class_bytes(std::size_t bytes) {
+constexpr int class_log(std::size_t bytes) {
     int log = 0;
     while (bytes >> log >= 16) ++log;
+    return log;
+}
+/// The smallest size of the class, from which all ranks predict for all calls of the class; and the largest.
+constexpr double class_bytes(std::size_t bytes) {
+    const int log = class_log(bytes);
     return static_cast<double>(bytes >> log << log);
+}
+constexpr std::size_t most_of_class(std::size_t bytes) {
+    const int log = class_log(bytes);
+    return (((bytes >> log) + 1) << log) - 1;
 }
 
 /// Throws that there is no block r of n.
