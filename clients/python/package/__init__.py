@@ -10,6 +10,8 @@ Terms: n is the number of ranks of a group, which are 0 to n - 1. All ranks of a
 the same order; the library checks that they do. A wrong argument is a `colls.Error` before anything moves.
 """
 
+import os
+
 from colls._core import Operator, Plan, Request
 from colls._core import version as _version
 from colls._errors import Code, Error, RankError
@@ -40,5 +42,10 @@ __all__ = [
     "wait_any",
     "world",
 ]
+
+# libfabric reads these once. The library itself makes them only in a process of one thread: transports/ofi.hpp says why.
+if "ofi" in os.environ.get("COLLS_TRANSPORT", ""):
+    for _setting in ("FI_TCP_STAGING_SBUF_SIZE=0", "FI_NET_STAGING_SBUF_SIZE=0", "FI_OFI_RXM_EAGER_LIMIT=1048576"):
+        os.environ.setdefault(*_setting.split("="))
 
 __version__: str = "{}.{}.{}".format(_version() // 10000, _version() // 100 % 100, _version() % 100)

@@ -147,6 +147,17 @@ def check_from_mpi(comm):
     check_sum(made)
 
 
+@pytest.mark.parametrize("transport, own, expected", [("shm+ofi", None, "0"), ("ofi", "7", "7"), ("tcp", None, "None")])
+def test_settings_of_libfabric(transport, own, expected):
+    """Threads of NumPy keep the library from making them. Those of the program stay."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("FI_")} | {"COLLS_TRANSPORT": transport}
+    if own is not None:
+        environment["FI_TCP_STAGING_SBUF_SIZE"] = own
+    program = "import os, colls; print(os.environ.get('FI_TCP_STAGING_SBUF_SIZE'))"
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == expected + "\n"
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_from_mpi(size):
     on_ranks(check_from_mpi, size)

@@ -30,6 +30,11 @@ def _refuse_another_torch():
     )
 
 
+# libfabric reads these once. The library itself makes them only in a process of one thread: transports/ofi.hpp says why.
+if "ofi" in os.environ.get("COLLS_TRANSPORT", ""):
+    for _setting in ("FI_TCP_STAGING_SBUF_SIZE=0", "FI_NET_STAGING_SBUF_SIZE=0", "FI_OFI_RXM_EAGER_LIMIT=1048576"):
+        os.environ.setdefault(*_setting.split("="))
+
 _refuse_another_torch()
 from . import _backend  # noqa: E402  (not to be loaded before that)
 

@@ -19,7 +19,8 @@
 // pieces than the provider takes; no memory need be registered by the caller. Where a process of
 // one thread makes its first group, settings of libfabric that it lacks are put into its environment:
 // FI_TCP_STAGING_SBUF_SIZE=0 and FI_NET_STAGING_SBUF_SIZE=0, without which each message waits for an acknowledgement,
-// and FI_OFI_RXM_EAGER_LIMIT=1048576. A program that uses libfabric before must have made them itself.
+// which its receiver may send only in its next call; and FI_OFI_RXM_EAGER_LIMIT=1048576. A program that has threads by
+// then, or uses libfabric before, must have made them itself.
 #pragma once
 
 #include <colls/ofi/detail/between_hosts.hpp>
