@@ -666,7 +666,7 @@ TEST_CASE("ofi: over the kernel's TCP messages leave while their receiver comput
         constexpr std::uint64_t count = 15;
         ofi_shape shape = usual;
         // Fewer than a peer may send at once, in all more than its connection takes in; and no more than the system
-        // keeps for the sender, for whom it makes more room only while the peer reads.
+        // keeps for the sender: it makes more room only while the peer reads.
         if (late) shape.packet_bytes = 128 << 10;
         std::atomic<bool> computes{false}, left{false};
         CHECK(over_ofi(

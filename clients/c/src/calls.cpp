@@ -124,26 +124,19 @@ constexpr bool is_message(std::string_view name) { return name == "send" || name
             dynamic::blocking::name(UNPACK in_words);           \
         });                                                     \
     }
-#define STARTED(name, parameters, in_words)                                             \
-    colls_status colls_start_##name(UNPACK parameters, colls_request* request) {        \
-        return guarded(__func__, [&, function = __func__] {                             \
-            call c(function, comm, options, is_message(#name));                         \
-            c.need_result(request);                                                     \
-            *request = handle_of<colls_request>(dynamic::start::name(UNPACK in_words)); \
-        });                                                                             \
+#define KEPT(form, handle, name, parameters, in_words)                         \
+    colls_status colls_##form##_##name(UNPACK parameters, handle* result) {    \
+        return guarded(__func__, [&, function = __func__] {                    \
+            call c(function, comm, options, is_message(#name));                \
+            c.need_result(result);                                             \
+            *result = handle_of<handle>(dynamic::form::name(UNPACK in_words)); \
+        });                                                                    \
     }
-#define PREPARED(name, parameters, in_words)                                        \
-    colls_status colls_prepare_##name(UNPACK parameters, colls_plan* plan) {        \
-        return guarded(__func__, [&, function = __func__] {                         \
-            call c(function, comm, options, is_message(#name));                     \
-            c.need_result(plan);                                                    \
-            *plan = handle_of<colls_plan>(dynamic::prepare::name(UNPACK in_words)); \
-        });                                                                         \
-    }
+#define STARTED(name, parameters, in_words) KEPT(start, colls_request, name, parameters, in_words)
 #define ALL_FORMS(name, parameters, in_words) \
     BLOCKING(name, parameters, in_words)      \
     STARTED(name, parameters, in_words)       \
-    PREPARED(name, parameters, in_words)
+    KEPT(prepare, colls_plan, name, parameters, in_words)
 
 #define COMM colls_comm comm
 #define OPTIONS const colls_options* options

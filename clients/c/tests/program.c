@@ -805,11 +805,13 @@ static void refused_at(int line, colls_status got, colls_status expected, const 
 
 /// The processes meet, and use no group for it: each leaves a file, and rank 0 waits for all.
 static void wait_for_ranks(int ranks) {
+    static int meeting;
     char file[4200];
     int i, turn;
+    ++meeting;
     for (i = 0; i < ranks; ++i) {
         if (rank_ != 0 && i != rank_) continue;
-        snprintf(file, sizeof file, "%s/rank %d is here", getenv("COLLS_C_TEST_FOLDER"), i);
+        snprintf(file, sizeof file, "%s/%d: rank %d is here", getenv("COLLS_C_TEST_FOLDER"), meeting, i);
         if (i == rank_) {
             const int here = open(file, O_CREAT | O_WRONLY, 0600);
             EXPECT(here >= 0 && close(here) == 0);
@@ -1076,7 +1078,7 @@ static void refusals(colls_comm comm) {
                              : colls_all_reduce(rest, x, y, 3, COLLS_INT32, COLLS_SUM, NULL);
             refused_at(__LINE__, got, rank_ == 0 ? argument : COLLS_PEER_FAILED,
                 rank_ == 0 ? "rank 0 in" : "rank 0 refused this call");
-            if (rank_ == 0) usleep(500000);
+            wait_for_ranks(size_);
             OK(colls_comm_free(&rest));
         }
         OK(colls_comm_free(&fresh));

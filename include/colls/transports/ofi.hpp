@@ -16,11 +16,11 @@
 //
 // Control messages, and the detection of dead processes, go over TCP, which must connect the same hosts. Messages above
 // 32 KB go from the sender's memory to the receiver's without copies by the library, unless a part of 4 MB has more
-// pieces than the provider takes; no memory need be registered by the caller. Where a process of
-// one thread makes its first group, settings of libfabric that it lacks are put into its environment:
-// FI_TCP_STAGING_SBUF_SIZE=0 and FI_NET_STAGING_SBUF_SIZE=0, without which each message waits for an acknowledgement,
-// which its receiver may send only in its next call; and FI_OFI_RXM_EAGER_LIMIT=1048576. A program that has threads by
-// then, or uses libfabric before, must have made them itself.
+// pieces than the provider takes; no memory need be registered by the caller. Where a process of one thread makes its
+// first group, settings of libfabric that it lacks are put into its environment: FI_TCP_STAGING_SBUF_SIZE=0 and
+// FI_NET_STAGING_SBUF_SIZE=0, without which each message waits for an acknowledgement, which its receiver may send only
+// in its next call; and FI_OFI_RXM_EAGER_LIMIT=1048576. A program that has threads by then, or uses libfabric before,
+// must have made them itself.
 #pragma once
 
 #include <colls/ofi/detail/between_hosts.hpp>
