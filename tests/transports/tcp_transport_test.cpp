@@ -45,7 +45,7 @@ public:
     void progress() override { inner().progress(); }
     void idle(double seconds) override { inner().idle(seconds); }
     /// With connections of its own: something that was said or sent is still to be written.
-    bool is_leaving(int peer) const { return static_cast<tcp_transport&>(*inner_).peer(peer).is_leaving(); }
+    bool is_leaving(int peer) const { return static_cast<tcp_transport&>(*inner_).peer(peer).is_leaving(true); }
 
 private:
     message_transport& inner() {
