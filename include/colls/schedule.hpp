@@ -201,7 +201,7 @@ constexpr int home_of(const S& s, int n, int slot) {
         return none;
     } else {
         const int b = blocks_of(s, n);
-        return b % n == 0 ? slot / (b / n) : none;
+        return b % n == 0 ? detail::rank_of_slot(slot, b, n) : none;
     }
 }
 /// all_to_all: the destination rank of what `slot` of `rank` holds before the first round. redistribute: the block that
@@ -211,7 +211,7 @@ constexpr int input_of(const S& s, int rank, int n, int slot) {
     if constexpr (requires { s.input(rank, n, slot); })
         return s.input(rank, n, slot);
     else
-        return blocks_of(s, n) == n ? slot : slot / (blocks_of(s, n) / n);
+        return detail::rank_of_slot(slot, blocks_of(s, n), n);
 }
 /// all_to_all: the source rank of what `slot` of `rank` holds after the last round. redistribute: the block that the
 /// slot must hold, or none.
@@ -220,7 +220,7 @@ constexpr int output_of(const S& s, int rank, int n, int slot) {
     if constexpr (requires { s.output(rank, n, slot); })
         return s.output(rank, n, slot);
     else
-        return blocks_of(s, n) == n ? slot : slot / (blocks_of(s, n) / n);
+        return detail::rank_of_slot(slot, blocks_of(s, n), n);
 }
 
 }  // namespace colls::inline v1

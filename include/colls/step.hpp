@@ -22,8 +22,8 @@ constexpr int log2_ceil(int n) {
 constexpr bool is_power_of_two(int n) { return n > 0 && (n & (n - 1)) == 0; }
 /// Greatest common divisor, of positive numbers.
 constexpr int gcd(int a, int b) { return b == 0 ? a : gcd(b, a % b); }
-/// Least common multiple, of positive numbers.
-constexpr int lcm(int a, int b) { return a / gcd(a, b) * b; }
+/// Least common multiple, of positive numbers; 0 where a is 0.
+constexpr int lcm(int a, int b) { return a == 0 ? 0 : a / gcd(a, b) * b; }
 
 /// An ordered set of blocks in O(1) memory. Element i < count stands for `grain` consecutive blocks from
 ///     base + (first + (i / run) * period + i % run * grain) mod modulus        (modulus 0: no wrap)

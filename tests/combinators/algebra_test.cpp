@@ -369,6 +369,15 @@ TEST_CASE("compose: a size at which the state of the parts makes their owners di
     check_right(on(2, 3));
 }
 
+TEST_CASE("compose: parts that have no blocks at a size are refused there, and right elsewhere") {
+    struct halved : ring::reduce_scatter {
+        static constexpr int blocks(int n) { return n == 1 ? 0 : n; }
+    };
+    const compose none_at_one{halved{}, reversed<halved>{}};
+    CHECK(!verify(none_at_one, 1).ok());
+    CHECK(verify(none_at_one, 4).ok());
+}
+
 void check_lanes_of(const any_schedule& lane, const std::vector<any_schedule>& all) {
     check_right(lane);
     for (const int n : sizes) {

@@ -93,6 +93,22 @@ struct handed_on {
         return s;
     }
 };
+/// Each rank sends blocks to the rank `away` from it, round after round, and folds what arrives; where there is none,
+/// to `away` itself.
+struct misled {
+    static constexpr collective implements = collective::reduce;
+    int away;
+    block_set blocks_of_round[2];
+
+    static int rounds(int) { return 2; }
+    static int blocks(int) { return 5; }
+    step at(int rank, int n, int round) const {
+        const bool exists = away > 0 && away < n;
+        const block_set& b = blocks_of_round[round];
+        return {.send = {exists ? mod(rank + away, n) : away, b},
+            .recv = {exists ? mod(rank - away, n) : away, b, action::reduce}};
+    }
+};
 bool close(double is, double should, double within) { return std::abs(is - should) <= within * should; }
 
 }  // namespace
@@ -243,6 +259,19 @@ TEST_CASE("scratch counts a slot from its first arrival to the last round that s
     CHECK(scratch({1, none, 2, none, 3}, {none, 1, none, 2, none}) == 1);           // the last one stays
     CHECK(scratch({1, 2, 3}, {none, none, none}) == 0);                             // all stay
     CHECK(scratch({1, 2, 3, 4, none, none}, {none, none, none, none, 2, 3}) == 2);  // some stay
+}
+
+TEST_CASE(
+    "a wrong schedule has a cost: peers that are no ranks, and blocks that are no slots, do not count", "[cost]") {
+    for (const int bad : {-7, -2, 3, 1 << 30}) {
+        const cost to_none = cost_of(misled{bad, {block(0), block(0)}}, 3);
+        CHECK((to_none.messages == 0 && to_none.all_sent == 0 && to_none.all_reduced == 0));
+    }
+    for (const block_set bad : {block(-1), block(5), block(1 << 30), block_set{.count = -1}, block_set{.count = 9},
+             block_set{.count = 50'000, .grain = 50'000}}) {
+        const cost nowhere = cost_of(misled{1, {bad, block(0)}}, 3);
+        CHECK((nowhere.messages == 6 && nowhere.scratch == 0));
+    }
 }
 
 TEST_CASE("predicted seconds equal the check figures of the model", "[cost]") {

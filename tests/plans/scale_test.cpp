@@ -298,6 +298,15 @@ TEST_CASE("large groups: a schedule of a user's own is proven by symmetry, or re
     CHECK(other.unproven);
     CHECK(lacks(other.text.text(), {"up to rotation", "GB", "library's families"}) == "");
     CHECK(lacks(refusal(any_schedule(shifted_ring{}), 100'000, reach::nothing), {"too long", "GB"}) == "");
+    // One slot a rank, or none, which all others send: it is the messages that take the memory.
+    for (const any_schedule& wide : {any_schedule(colls::one_shot::all_reduce{}),
+             any_schedule(colls::synchronising<colls::one_shot::all_reduce>{})}) {
+        REQUIRE(colls::detail::proof_bytes(wide, 4'000, false) > colls::detail::most_proof_bytes);
+        REQUIRE(colls::detail::proof_bytes(wide, 1'000, false) < colls::detail::most_proof_bytes);
+        const colls::detail::finding f = wide.prove(4'000);
+        CHECK((f.right && !f.expressions_known));
+    }
+    CHECK(lacks(refusal(any_schedule(colls::direct::broadcast{}), 20'000, reach::nothing), {"too long", "GB"}) == "");
 }
 
 TEST_CASE("large groups: families that rotate are what the proof finds, and count the same", "[scale]") {

@@ -77,6 +77,14 @@ struct ruleless {
     constexpr int blocks(int n) const { return n * each; }
 };
 
+/// An all_to_all of fewer slots than ranks, without rules of its own.
+struct too_few {
+    static constexpr collective implements = all_to_all;
+    static constexpr int rounds(int) { return 0; }
+    static constexpr int blocks(int) { return 3; }
+    static constexpr step at(int, int, int) { return {}; }
+};
+
 struct late {  // forgets rank 0's last round in groups of 5
     static constexpr collective implements = reduce_scatter;
     static constexpr int rounds(int n) { return n == 5 ? n - 2 : n - 1; }
@@ -131,8 +139,15 @@ TEST_CASE("law in_range: rejects extents, roots and homes out of range", "[verif
     }
     s = pairwise();
     s.port_count = 0;
-    CHECK(verify(s, 8).text() == "rounds, blocks, ports or scratch is out of range (-1) (law: in_range)");
-    CHECK(verify(loose{.implements = all_to_all, .round_count = 0, .block_count = 0}, 2).ok());  // all may be none
+    CHECK(verify(s, 8).text() == "rounds, blocks, ports or scratch is out of range (0) (law: in_range)");
+    // Without blocks, a schedule that moves nothing would be right.
+    for (const collective c : {broadcast, all_reduce, all_to_all, inclusive_scan})
+        for (const int n : {1, 2, 70})
+            CHECK(verify(loose{.implements = c, .round_count = 0, .block_count = 0}, n).text() ==
+                  "rounds, blocks, ports or scratch is out of range (0) (law: in_range)");
+    CHECK(verify(loose{.implements = all_reduce, .round_count = 0, .block_count = 1}, 1).ok());
+    CHECK(verify(loose{.implements = all_reduce, .round_count = 0, .block_count = 2, .scratch_count = 0x7fffffff}, 1)
+              .text() == "rounds, blocks, ports or scratch is out of range (2147483647) (law: in_range)");
     s = from_root(broadcast, 5);
     for (const int bad : {-1, 5}) {
         s.root_rank = bad;
@@ -152,6 +167,9 @@ TEST_CASE("law in_range: rejects extents, roots and homes out of range", "[verif
     s.input_rule = [](int, int, int) { return 0; };
     CHECK(verify(s, 2).text() ==
           "rank 0 names rank 0 for its block 1: each rank must be named equally often (law: in_range)");
+    for (const int n : {4, 70})
+        CHECK(verify(too_few{}, n).text() ==
+              "rank 0 names no rank for its block 0: each rank must be named equally often (law: in_range)");
 }
 
 TEST_CASE("law in_range: rejects peers and blocks out of range, and slots that hold nothing", "[verify]") {
@@ -195,6 +213,17 @@ TEST_CASE("law in_range: rejects peers and blocks out of range, and slots that h
                 r.text() ==
                 "round 3: rank 4 on port 0 names more than 8 blocks, or a set with an extent below 0 (law: in_range)");
     }
+    // Its size is no int, of 2.5e9 blocks.
+    CHECK(verify(loose{.implements = all_reduce,
+                     .steps =
+                         [](int rank, int, int, int) {
+                             const block_set many{.count = 50'000, .grain = 50'000};
+                             return step{.send = {1 - rank, many}, .recv = {1 - rank, many}};
+                         },
+                     .block_count = 60'000},
+              2)
+              .text() ==
+          "round 0: rank 0 on port 0 names more than 60000 blocks, or a set with an extent below 0 (law: in_range)");
     CHECK(verify(pairwise([](step& s, int, int) {  // as many blocks as there are
         s.send.blocks = s.recv.blocks = block_range(0, 8);
     }),
@@ -557,6 +586,7 @@ TEST_CASE("least_volume and least_rounds: what each collective takes at least, a
     CHECK(detail::least_rounds(all_reduce, 9, 9, one, true) == 8);
     CHECK(detail::least_rounds(all_reduce, 9, 9, one, false) == 4);
     CHECK(detail::least_rounds(all_reduce, 9, 9, two, true) == 2);
+    CHECK(detail::least_rounds(all_gather, 9, 8, {0, 0}, true) == 0);  // nothing has to move
     for (const collective c : {broadcast, reduce}) {
         CHECK(detail::least_rounds(c, 6, 8, one, true) == 8);
         CHECK(detail::least_rounds(c, 7, 9, two, true) == 4);  // the last of three rounds' blocks takes two rounds
@@ -648,6 +678,8 @@ TEST_CASE("expand: lists the blocks of a set in the order of operator[]", "[veri
 
 TEST_CASE("without rules of its own, an all_to_all has the slots of each rank together, in the order of the ranks",
     "[verify]") {
+    CHECK(input_of(ruleless{0}, 0, 2, 1) == none);
+    CHECK(output_of(ruleless{0}, 0, 2, 1) == none);
     for (const int each : {1, 3})
         for (const int n : {1, 2, 5}) {
             const ruleless s{each};

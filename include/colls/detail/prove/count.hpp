@@ -26,6 +26,7 @@ struct counted_messages {
 /// All of a cost but `scratch`. Where only some messages are counted, `rounds` are those in which one of them is sent.
 /// `period`: if not 0, it divides n, rank r + period does the same as rank r with ranks and counted messages moved on
 /// by as much, and only ranks below it are asked.
+/// What a wrong schedule sends to no rank is not counted.
 constexpr cost traffic(const schedule_reader& s, int n, counted_messages counts = {}, int period = 0) {
     const int rounds = s.rounds(n), ranks = period > 0 ? period : n;
     cost c{.rounds = counts.all() ? rounds : 0, .blocks = s.blocks(n), .ports = s.ports(n)};
@@ -37,9 +38,9 @@ constexpr cost traffic(const schedule_reader& s, int n, counted_messages counts 
             long out = 0, into = 0, fold = 0, sends = 0, messages = 0;
             for (int port = 0; port < c.ports; ++port) {
                 const step st = s.at(r, n, round, port);
-                if (st.send.peer != none && st.send.peer != r && counts(r, st.send.peer))
+                if (exists(st.send.peer, n) && st.send.peer != r && counts(r, st.send.peer))
                     out += size_of(st.send.blocks), ++sends, ++messages;
-                if (st.recv.peer == none || !counts(r, st.recv.peer)) continue;
+                if (!exists(st.recv.peer, n) || !counts(r, st.recv.peer)) continue;
                 const long in = size_of(st.recv.blocks);
                 if (st.recv.peer != r) into += in, ++messages;
                 if (st.recv.action != action::reduce) continue;

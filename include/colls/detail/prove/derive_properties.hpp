@@ -47,7 +47,7 @@ constexpr width widest(const schedule_reader& s, int n) {
 
 /// Rounds that any schedule of c needs whose ranks have `w.transfers` sends and receives a round.
 constexpr int least_rounds(collective c, int blocks, int n, const width& w, bool volume_optimal) {
-    if (n == 1) return 0;
+    if (n == 1 || w.transfers == 0) return 0;
     int spread = 0;  // least k with (transfers + 1)^k >= n: rounds for data of one rank to reach all
     for (long reached = 1; reached < n; reached *= w.transfers + 1) ++spread;
     if (c == collective::all_reduce && volume_optimal && w.transfers == 1) return 2 * spread;

@@ -10,11 +10,33 @@ namespace colls::inline v1::detail {
 
 inline constexpr double most_proof_bytes = 4.0 * (1 << 30);
 
-/// About the bytes that the proof takes where it plays all ranks, and where symmetry leaves one of them.
-inline double proof_bytes(const schedule_reader& s, int n, bool symmetric) {
+/// The most blocks that the first `ranks` ranks send in one round; a message of a barrier counts as one.
+[[gnu::cold]] inline double most_sent(const schedule_reader& s, int n, int ranks, int slots) {
+    double most = 0;
+    for (int round = 0, rounds = s.rounds(n), ports = s.ports(n); round < rounds; ++round) {
+        double sent = 0;
+        for (int r = 0; r < ranks; ++r)
+            for (int port = 0; port < ports; ++port)
+                if (const send_part p = s.at(r, n, round, port).send; p.peer != none)
+                    sent += s.implements == collective::barrier ? 1.0
+                            : well_formed(p.blocks, slots)      ? double(size_of(p.blocks))
+                                                                : 0.0;
+        if (sent > most) most = sent;
+    }
+    return most;
+}
+/// About the bytes that the proof takes where it plays all ranks, and where symmetry leaves one of them: for the slots,
+/// the moves of a round, and the blocks that are sent in it, which may be many times the slots if there are many ports.
+[[gnu::cold]] inline double proof_bytes(const schedule_reader& s, int n, bool symmetric) {
     const double slots = s.implements == collective::barrier ? 1.0 : double(s.blocks(n)) + s.scratch(n);
-    const double ranks = symmetric ? 1 : n, slot = n / 8.0 + 3 * sizeof(int);
-    return 2 * ranks * slots * (!symmetric && reduces(s.implements) ? slot + sizeof(expression) : slot);
+    const double ranks = symmetric ? 1 : n, ports = s.ports(n), mask = n / 8.0 + 3 * sizeof(int);
+    const double slot = !symmetric && reduces(s.implements) ? mask + sizeof(expression) : mask;
+    const double all = 2 * ranks * slots * slot + ranks * ports * sizeof(move),
+                 more = ranks * (ports - 1) * slots * slot;
+    // All steps are read where the size depends on them.
+    if (all > most_proof_bytes || all + more <= most_proof_bytes || slots > 0x7fffffff) return all;
+    const double sent = most_sent(s, n, static_cast<int>(ranks), static_cast<int>(slots)) - ranks * slots;
+    return sent > 0 ? all + sent * slot : all;
 }
 
 #ifndef COLLS_SEPARATE
@@ -23,7 +45,8 @@ inline double proof_bytes(const schedule_reader& s, int n, bool symmetric) {
     finding f{.expressions_known = false, .unproven = true, .text = {}};
     const double all = proof_bytes(s, n, false);
     // In units of some nanoseconds: the search for symmetry reads all steps of all ranks, and their blocks.
-    constexpr double most_work = 5e9;  // ten seconds
+    // So n times the blocks is at most 2e9, and the labels of slots are numbers of an int.
+    constexpr double most_work = 4e9;  // ten seconds
     if (double(n) * (32.0 * s.rounds(n) * s.ports(n) + 2.0 * s.blocks(n)) > most_work) {
         f.text << "looking for symmetry in the steps of all ranks would take too long, and playing all ranks ";
     } else if (proof_bytes(s, n, true) <= most_proof_bytes) {

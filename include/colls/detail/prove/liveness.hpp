@@ -43,14 +43,17 @@ private:
                     const step st = s_.at(rank, n_, round, port);
                     if ((receiving ? st.recv.peer : st.send.peer) == none) continue;
                     const block_set& b = receiving ? st.recv.blocks : st.send.blocks;
+                    if (!well_formed(b, slots_)) continue;
                     const long count = size_of(b);
                     list_.need(count);
                     expand(b, list_.p);
                     for (long j = 0; j < count; ++j)
-                        if (receiving)
-                            receive(rank, list_.p[j], round, st.recv.action == action::copy);
-                        else if (begin_.p[list_.p[j]] != none)
-                            last_.p[list_.p[j]] = round;
+                        if (const int slot = list_.p[j]; !exists(slot, slots_))
+                            continue;
+                        else if (receiving)
+                            receive(rank, slot, round, st.recv.action == action::copy);
+                        else if (begin_.p[slot] != none)
+                            last_.p[slot] = round;
                 }
         for (int x = 0; x < slots_; ++x) end(x);
         int live = 0, most = 0;

@@ -126,12 +126,16 @@ private:
         rounds = s.rounds(n);
         blocks = s.blocks(n);
         ports = s.ports(n);
-        slots = blocks + s.scratch(n);
+        int scratch = s.scratch(n);
         root = s.root(n);
         // A barrier sends no blocks. One slot stands for the set of ranks that a rank depends on.
-        if (kind == collective::barrier) blocks = slots = 1;
-        for (const int extent : {rounds, blocks, ports - 1, slots - blocks})
+        if (kind == collective::barrier) blocks = 1, scratch = 0;
+        for (const int extent : {rounds, blocks, ports, scratch})
             if (extent < 0) return found(fault::extent, none, none, extent);
+        // Without blocks, a schedule that leaves the user's buffer as it is would be right.
+        if (blocks == 0 || ports == 0) return found(fault::extent, none, none, 0);
+        if (scratch > 0x7fffffff - blocks) return found(fault::extent, none, none, scratch);
+        slots = blocks + scratch;
         if (root < 0 || root >= n) return found(fault::root, none, none, root);
         if (is_owned) read_homes();
         if (kind == collective::redistribute) read_holders();

@@ -40,7 +40,9 @@ private:
 };
 
 /// b.size(), and 0 for a set with a negative extent, which a wrong schedule may name.
-constexpr long size_of(const block_set& b) { return b.empty() ? 0 : b.size(); }
+constexpr long size_of(const block_set& b) { return b.empty() ? 0 : static_cast<long>(b.count) * b.grain * b.reps; }
+/// Whether there is such a rank, or slot: a wrong schedule may name others.
+constexpr bool exists(int number, int count) { return number >= 0 && number < count; }
 
 /// True where a set is one block, which is the most common case.
 constexpr bool single(const block_set& b) { return b.count == 1 && b.reps == 1 && b.grain == 1 && b.run == 1; }
@@ -50,7 +52,7 @@ constexpr bool single(const block_set& b) { return b.count == 1 && b.reps == 1 &
     if (b.count < 0 || b.reps < 0 || b.grain < 0 || b.modulus < 0) return false;
     if (b.count == 0 || b.reps == 0 || b.grain == 0) return true;
     if (b.count > most || b.reps > most || b.grain > most || b.run < 1) return false;
-    return static_cast<long>(b.count) * b.reps <= most && static_cast<long>(b.size()) <= most;
+    return static_cast<long>(b.count) * b.reps <= most && static_cast<long>(b.count) * b.reps * b.grain <= most;
 }
 
 /// Writes the blocks of a set to out[0 .. size()): operator[] without its divisions.

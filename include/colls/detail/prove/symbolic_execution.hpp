@@ -263,10 +263,10 @@ private:
         for (int r = 0; r < p_.n; ++r)
             for (int port = 0; port < p_.ports; ++port, ++m) {
                 if (m->to != none)
-                    if (const int from = moves_.p[m->to * p_.ports + port].from; from != r)
+                    if (const int from = moves_.p[at_move(m->to, port)].from; from != r)
                         return fail(fault::send_unmatched, r, port, none, m->to, none, from);
                 if (m->from == none) continue;
-                const move& there = moves_.p[m->from * p_.ports + port];
+                const move& there = moves_.p[at_move(m->from, port)];
                 if (there.to != r) return fail(fault::receive_unmatched, r, port, none, m->from, none, there.to);
                 if (there.sent != m->received) return fail(fault::sizes, r, port, m->received, m->from, there.sent);
             }
@@ -317,7 +317,7 @@ private:
 
     [[gnu::noinline]] constexpr bool receive(int r, int port, const move& m, bool& staged) {
         rank_ = r, port_ = port, peer_ = m.from;
-        long j = moves_.p[m.from * p_.ports + port].sent_at;
+        long j = moves_.p[at_move(m.from, port)].sent_at;
         for (long k = m.received_at; k < m.received_at + m.received; ++k, ++j) {
             const int y = received_blocks_.p[k];
             const long i = at(r, y);

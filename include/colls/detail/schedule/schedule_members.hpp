@@ -8,6 +8,10 @@
 
 namespace colls::inline v1::detail {
 
+/// The rank whose slot it is where each rank has as many, in the order of ranks; none: there are fewer slots than
+/// ranks.
+constexpr int rank_of_slot(int slot, int blocks, int n) { return blocks >= n ? slot / (blocks / n) : none; }
+
 template <class S>
 concept steps_without_port = requires(const S& s, int i) {
     { s.at(i, i, i) } -> std::same_as<step>;
