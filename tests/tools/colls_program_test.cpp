@@ -660,6 +660,18 @@ TEST_CASE("colls: on a terminal, what is said of the work is gone before the res
         CHECK(r.says("\033[K"));
         CHECK(without_times(left) == without_times(plain.text));
     }
+    // One group that takes long: how far it is. (Of an all_to_all first what its slots hold.)
+    for (const auto& [command, words] : {std::pair{"prove ring all_reduce -n 6000", "ring all_reduce: 6000 ranks: "},
+             {"export direct reduce_scatter -n 1200 --format dot -o /dev/null", "direct: 1200 ranks: proven"},
+             {"cost ring all_reduce -n 6000", "ring all_reduce: "},
+             {"prove bruck all_to_all -n 6000", " of its slots"}}) {
+        const program_result r = support::execute(
+            std::string("script -qec \"'" COLLS_TEST_TOOL "' ") + command + "\" /dev/null < /dev/null");
+        INFO(command << ": " << r.text);
+        CHECK(r.status == 0);
+        CHECK(r.says(words));
+        CHECK((r.says(" % of its ") || r.says("being written")));
+    }
 }
 
 TEST_CASE("colls cost and draw --hosts: what goes between hosts", "[tool]") {
@@ -1446,6 +1458,15 @@ TEST_CASE("colls: large groups are priced at once, and listed without what would
         CHECK(row.at("properties").is_null());
     }
     CHECK(folder.run("list all_to_all -n 20000").says(" -  not looked for in so large a group\n"));
+    // What would take minutes, or the machine's memory, is refused before it begins.
+    for (const auto& [command, words] : {std::pair{"export ring all_reduce -n 20000", "on 20000 ranks has 8e+08 steps"},
+             {"export bruck all_to_all -n 4000", " blocks to send, and 2e+06 are taken at most"},
+             {"prove bruck all_to_all -n 50000", "on 50000 ranks has 2.5e+09 slots"}}) {
+        const program_result refused = folder.run(command);
+        INFO(command << ": " << refused.text);
+        CHECK(refused.status == 2);
+        CHECK(refused.says(words));
+    }
 }
 
 TEST_CASE("colls: output that cannot be written is an error, however short", "[tool]") {

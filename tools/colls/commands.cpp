@@ -81,15 +81,11 @@ std::pair<int, int> parse_range(const std::string& text) {
     return {first, last};
 }
 
-/// The most steps, of all ranks together; a count or a proof reads 10 to 100 million in a second.
-constexpr double most_steps = 2e9;
-/// Refuses what would take minutes or more, before it begins.
-void expect_few_steps(const entry& e, int n, const std::string& instead = "") {
-    if (const double steps = e.steps(n); steps > most_steps)
+void expect_few(const entry& e, int n, const char* of, double number, double most, const std::string& instead) {
+    if (number > most)
         throw std::runtime_error(
-            fmt::format("{} {} on {} ranks has {:.1g} steps, and {:.0g} are taken at most: name fewer "
-                        "ranks{}",
-                e.family, collective_of(e), n, steps, most_steps, instead));
+            fmt::format("{} {} on {} ranks has {:.2g} {}, and {:.0g} are taken at most: name fewer ranks{}", e.family,
+                collective_of(e), n, number, of, most, instead));
 }
 
 int list(const std::string& collective, int n, bool as_json) {
@@ -151,9 +147,12 @@ int prove(const std::vector<entry>& schedules, int first, int last, bool as_json
         progress shown;
         for (int n = first; n <= last && finding.empty(); ++n) {
             if (!e.schedule.supports(n)) continue;
-            expect_few_steps(e, n, ", or --local");
-            shown.say(fmt::format("{} {}: {} ranks", e.family, collective_of(e), n));
-            const colls::report found = colls::verify(e.schedule, n);
+            expect_few(e, n, "steps", e.steps(n), most_steps, ", or --local");
+            if (colls::detail::names_contents(e.schedule.implements))  // of each slot the proof asks where it goes
+                expect_few(e, n, "slots", double(n) * e.schedule.blocks(n), most_steps, ", or --local");
+            const std::string now = fmt::format("{} {}: {} ranks", e.family, collective_of(e), n);
+            shown.say(now);
+            const colls::report found = colls::verify(watched(e.schedule, n, shown, now), n);
             if (found.ok())
                 proven.push_back(n);
             else
@@ -188,9 +187,11 @@ int cost(const std::vector<entry>& schedules, int n, double bytes, const colls::
     progress shown;
     for (const entry& e : schedules) {
         if (!e.schedule.supports(n)) continue;
-        expect_few_steps(e, n);
-        shown.say(fmt::format("{} {}", e.family, collective_of(e)));
-        const colls::cost c = colls::traffic_of(e.schedule, n);  // what it prints needs no scratch slots
+        expect_few(e, n, "steps", e.steps(n), most_steps);
+        const std::string now = fmt::format("{} {}", e.family, collective_of(e));
+        shown.say(now);
+        // What it prints needs no scratch slots.
+        const colls::cost c = colls::traffic_of(watched(e.schedule, n, shown, now), n);
         const double block = c.blocks > 0 ? bytes / c.blocks : 0, seconds = c.seconds(m, bytes),
                      sent = block * static_cast<double>(c.blocks_sent),
                      folded = block * static_cast<double>(c.blocks_reduced);
@@ -226,7 +227,7 @@ int compare(const std::string& collective, int n, const std::vector<double>& siz
         if (e.schedule.implements == which && e.schedule.supports(n)) {
             shown.say(e.family);
             if (e.steps(n) <= most_steps / 10)
-                all.emplace_back(e.family, colls::traffic_of(e.schedule, n));
+                all.emplace_back(e.family, colls::traffic_of(watched(e.schedule, n, shown, e.family), n));
             else
                 left_out.push_back(e.family);
         }

@@ -29,6 +29,13 @@ int cost(const std::vector<entry>& schedules, int n, double bytes, const colls::
 int compare(const std::string& collective, int n, const std::vector<double>& sizes, const colls::model& m,
     const std::string& svg, bool json);
 
+/// The most steps, of all ranks together; a count or a proof reads 10 to 100 million in a second.
+constexpr double most_steps = 2e9;
+/// Refuses what would take minutes, or too much memory, before it begins: a schedule that has more than `most` of
+/// `of`, such as "steps". `instead`: what else the user may do.
+void expect_few(
+    const entry& e, int n, const char* of, double number, double most, const std::string& instead = std::string());
+
 /// "4 KB", "12.5 us".
 std::string show_size(double bytes);
 std::string show_time(double seconds);

@@ -17,6 +17,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <stdexcept>
 #include <utility>
 
@@ -34,10 +35,16 @@ std::string count_of(long count, const std::string& one) {
 
 std::vector<exported_file> exported(const entry& e, int n, const export_request& how) {
     if (!e.schedule.supports(n)) throw std::runtime_error(fmt::format("{} does not support {} ranks", e.family, n));
+    constexpr double most_counted = 1e8, most_sent = 2e6;  // a block that is sent takes 0.7 to 10 KB
+    expect_few(e, n, "steps", e.steps(n), most_counted);
     const progress shown;
-    shown.say(fmt::format("{}: {} ranks", e.family, n));
-    const colls::report proof = colls::verify(e.schedule, n);
+    const std::string now = fmt::format("{}: {} ranks", e.family, n);
+    shown.say(now);
+    const colls::cost c = colls::traffic_of(watched(e.schedule, n, shown, now), n);
+    expect_few(e, n, "blocks to send", static_cast<double>(std::max(c.all_sent, c.messages)), most_sent);
+    const colls::report proof = colls::verify(watched(e.schedule, n, shown, now + ": proof"), n);
     if (!proof.ok()) throw std::runtime_error("only schedules that are right are exported: " + proof.text());
+    shown.say(now + ": proven, being written");
     const std::string name = fmt::format("{} {} on {} ranks", e.family, colls::name_of(e.schedule.implements), n);
     if (how.format == "msccl") return {{"", exchange::write_msccl(e.schedule, n, {name, how.out_of_place})}};
     if (how.format == "mscclpp") return {{"", exchange::write_mscclpp(e.schedule, n, name)}};

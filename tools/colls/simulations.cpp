@@ -312,8 +312,12 @@ int place(const std::vector<entry>& schedules, const network& on, int n, double 
         const subject s(e, on, n, bytes);
         if (!s.possible() || colls::is_scan(e.schedule.implements)) continue;
         progress shown;
-        shown.say(fmt::format("{} {}: exchanges", e.family, colls::name_of(e.schedule.implements)));
-        const sim::placement found = sim::place(e.schedule, n, on.topology, bytes, s.options(), tries);
+        const std::string now = fmt::format("{} {}: exchanges", e.family, colls::name_of(e.schedule.implements));
+        shown.say(now);
+        // Where all ranks do the same, a simulation reads those of rank 0 alone.
+        const double times = (tries + 2.0) / (s.options().symmetric ? n : 1);
+        const sim::placement found =
+            sim::place(watched(e.schedule, n, shown, now, times), n, on.topology, bytes, s.options(), tries);
         shown.say("");
         const std::string_view what = colls::name_of(e.schedule.implements);
         if (as_json)

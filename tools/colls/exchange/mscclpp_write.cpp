@@ -10,6 +10,7 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -48,9 +49,18 @@ struct operation {
 class mscclpp_writer {
 public:
     mscclpp_writer(const colls::any_schedule& s, int n, std::string name)
-        : s_(s), n_(n), name_(std::move(name)), blocks_(s.blocks(n)), scratch_(s.scratch(n)) {}
+        : s_(s),
+          n_(n),
+          name_(std::move(name)),
+          blocks_(s.blocks(n)),
+          scratch_(s.scratch(n)),
+          transfers_of_(static_cast<std::size_t>(n)) {}
 
     std::string write() {
+        for (const colls::views::transfer& t : colls::views::transfers(s_, n_)) {
+            transfers_of_[static_cast<std::size_t>(t.from)].push_back(t);
+            if (!t.local()) transfers_of_[static_cast<std::size_t>(t.to)].push_back(t);
+        }
         json gpus = json::array();
         for (int r = 0; r < n_; ++r) gpus.push_back(gpu(r));
         for (json& each : gpus) each["scratch_chunks"] = scratch_;
@@ -72,7 +82,13 @@ private:
         ops_ = json::array();
         peers_.clear();
         buffers_.clear();
-        for (int k = 0; k < s_.rounds(n_); ++k) add_round(k);
+        const auto& mine = transfers_of_[static_cast<std::size_t>(r)];
+        for (auto first = mine.begin(); first != mine.end();) {
+            const auto last =
+                std::find_if(first, mine.end(), [first](const auto& t) { return t.round != first->round; });
+            add_round({first, last});
+            first = last;
+        }
         json remote = json::array(), channels = json::array(), refs = json::array(), own = json::array();
         for (const auto& [rank, buffer] : buffers_)
             remote.push_back({{"rank", rank}, {"type", std::string(1, buffer)}, {"access_channel_types", {"memory"}}});
@@ -96,12 +112,10 @@ private:
             {"channels", channels}, {"remote_buffers", remote}, {"semaphores", json::array()}};
     }
 
-    void add_round(int k) {
+    void add_round(std::span<const colls::views::transfer> all) {
         std::set<int> readers, sources, sent;
         std::vector<operation> reads, then;  // then: of what has landed
         int landed = s_.scratch(n_);
-        std::vector<colls::views::transfer> all;
-        for (const colls::views::transfer& t : colls::views::transfers(s_, n_, k, k + 1)) all.push_back(t);
         for (const colls::views::transfer& t : all) {
             if (t.from != rank_) continue;
             if (t.to != rank_) readers.insert(t.to);
@@ -191,7 +205,8 @@ private:
     const int n_;
     const std::string name_;
     const int blocks_;
-    int scratch_;  // chunks
+    int scratch_;                                                    // chunks
+    std::vector<std::vector<colls::views::transfer>> transfers_of_;  // by rank, those that it takes part in
     // State of the rank that is being written:
     int rank_ = 0;
     json ops_;
