@@ -42,6 +42,21 @@ std::string refusal(const auto& call) {
 }
 bool contains(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
 
+/// Rank 1 names a rank that there is not.
+struct astray {
+    static constexpr colls::collective implements = broadcast;
+    int peer;
+    bool sends;
+
+    static int rounds(int) { return 1; }
+    colls::step at(int rank, int, int) const {
+        colls::step s;
+        if (rank == 1 && sends) s.send = {peer, colls::block(0)};
+        if (rank == 1 && !sends) s.recv = {peer, colls::block(0)};
+        return s;
+    }
+};
+
 /// A barrier in which rank 1 waits for a message that nobody sends.
 struct lonely {
     static constexpr colls::collective implements = barrier;
@@ -748,6 +763,11 @@ TEST_CASE("simulate: what is refused", "[simulate]") {
     refused("not negative", [&] { simulate(colls::ring::reduce_scatter{}, 4, flat(4, good), -1); });
     refused("rank 1 waits in round 1", [&] { simulate(lonely{}, 2, flat(2, good), 0); });
     refused("rank 1 waits in round 1", [&] { simulate(lonely{}, 2, flat(2, good), 0, {.buffered = true}); });
+    for (const int peer : {-2, 2, 1 << 30})
+        for (const bool sends : {false, true})
+            for (const bool buffered : {false, true})
+                refused("rank 1 names rank " + std::to_string(peer) + ", but the group has ranks 0 to 1",
+                    [&] { simulate(astray{peer, sends}, 2, flat(2, good), 1, {.buffered = buffered}); });
     const auto with = [&](const colls::simulation::options& o) {
         return [o, good] { simulate(colls::ring::reduce_scatter{}, 4, flat(4, good), 1, o); };
     };

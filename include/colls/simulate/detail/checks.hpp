@@ -4,6 +4,7 @@
 
 #include <colls/detail/support/hash.hpp>
 #include <colls/error.hpp>
+#include <colls/step.hpp>
 
 #include <cmath>
 #include <cstddef>
@@ -29,6 +30,13 @@ inline int product(int a, int b, const char* of) {
     if (a < 1 || b < 1) refuse_topology(text << "the number of " << of << " is not positive");
     if (both > (1 << 28)) refuse_topology(text << "there are more than " << (1 << 28) << " " << of);
     return static_cast<int>(both);
+}
+/// Whether `peer` is a rank, other than r. Throws wrong_schedule where it is no rank.
+inline bool is_peer(int r, int peer, int n) {
+    if (peer >= none && peer < n) return peer != none && peer != r;
+    error_text text;
+    text << "colls: simulate: rank " << r << " names rank " << peer << ", but the group has ranks 0 to " << n - 1;
+    throw error(errc::wrong_schedule, text.text(), r, peer);
 }
 inline std::uint64_t hash_of_pair(int from, int to) {
     return hash_mix(hash_mix(0x5eed, static_cast<std::uint64_t>(from)), static_cast<std::uint64_t>(to));

@@ -4,6 +4,7 @@
 
 #include <colls/detail/prove/reader.hpp>
 #include <colls/simulate.hpp>
+#include <colls/simulate/detail/checks.hpp>
 #include <colls/simulate/detail/moving_transfers.hpp>
 
 #include <algorithm>
@@ -70,8 +71,8 @@ private:
             int sends = 0, receives = 0;
             for (int port = 0; port < ports_; ++port) {
                 const step& st = steps_[static_cast<std::size_t>(port)] = s_.at(r, n_, m.round, port);
-                sends += is_peer(r, st.send.peer);
-                receives += is_peer(r, st.recv.peer);
+                sends += is_peer(r, st.send.peer, n_);
+                receives += is_peer(r, st.recv.peer, n_);
                 if (st.recv.peer != none && st.recv.action == action::reduce) m.folded += size(st.recv.blocks);
             }
             if (sends + receives > 0) {
@@ -86,11 +87,10 @@ private:
     /// Begins the transfers whose other rank is in the round already. The other ones begin when that rank comes.
     void meet_peers(int r) {
         for (const step& st : steps_) {
-            if (is_peer(r, st.send.peer) && meets(r, st.send.peer)) begin(r, st.send.peer, size(st.send.blocks));
-            if (is_peer(r, st.recv.peer) && meets(r, st.recv.peer)) begin(st.recv.peer, r, size(st.recv.blocks));
+            if (is_peer(r, st.send.peer, n_) && meets(r, st.send.peer)) begin(r, st.send.peer, size(st.send.blocks));
+            if (is_peer(r, st.recv.peer, n_) && meets(r, st.recv.peer)) begin(st.recv.peer, r, size(st.recv.blocks));
         }
     }
-    static bool is_peer(int r, int peer) { return peer != none && peer != r; }
     bool meets(int r, int peer) const {
         const member& p = members_[static_cast<std::size_t>(peer)];
         return p.pending > 0 && p.round == members_[static_cast<std::size_t>(r)].round;

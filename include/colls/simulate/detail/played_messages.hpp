@@ -8,6 +8,7 @@
 
 #include <colls/detail/prove/reader.hpp>
 #include <colls/simulate.hpp>
+#include <colls/simulate/detail/checks.hpp>
 #include <colls/simulate/detail/moving_transfers.hpp>
 
 #include <algorithm>
@@ -111,7 +112,7 @@ private:
                 int expected = 0;
                 for (int port = 0; port < ports_; ++port) {
                     const receive_part from = s_.at(r, n_, round - 1, port).recv;
-                    expected += is_peer(r, from.peer);
+                    expected += is_peer(r, from.peer, n_);
                     if (from.peer != none && from.action == action::reduce) folded += bytes_of(from.blocks, chunk);
                 }
                 const auto found = m.arrived.find(tag_of(chunk, round - 1));
@@ -129,14 +130,14 @@ private:
         int sends = 0, receives = 0;
         for (int port = 0; port < ports_; ++port) {
             const step st = s_.at(r, n_, round, port);
-            sends += is_peer(r, st.send.peer);
-            receives += is_peer(r, st.recv.peer);
+            sends += is_peer(r, st.send.peer, n_);
+            receives += is_peer(r, st.recv.peer, n_);
         }
         if (sends + receives == 0) return;
         m.ready += o_.overhead * std::max(sends, receives) + (o_.late && chunk == 0 ? o_.late(r, round) : 0);
         for (int port = 0; port < ports_; ++port) {
             const send_part to = s_.at(r, n_, round, port).send;
-            if (!is_peer(r, to.peer)) continue;
+            if (!is_peer(r, to.peer, n_)) continue;
             channel& c = channels_[{r, to.peer}];
             c.waiting.push_back({bytes_of(to.blocks, chunk), m.ready, tag_of(chunk, round)});
             begin_next(r, to.peer, c);
@@ -149,7 +150,6 @@ private:
         c.busy = true;
         transfers_.begin(from, to, p.bytes, p.time, c.free_from, p.tag);
     }
-    static bool is_peer(int r, int peer) { return peer != none && peer != r; }
     [[noreturn]] void unmatched(int r, int round) {
         error_text text;
         text << "colls: simulate: rank " << r << " waits in round " << round
