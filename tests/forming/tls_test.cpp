@@ -470,6 +470,33 @@ TEST_CASE("tls: what was sent to a peer that drops the connection before it is k
     }
 }
 
+TEST_CASE("tls: a rank that leaves does not wait for a peer that it only waited for, and that makes no call", "[tls]") {
+    const with_environment set("COLLS_TLS", files().of("rank").c_str());
+    for (const int leaver : {0, 1}) {
+        INFO("rank " << leaver);
+        meeting_place place(2);
+        const int peer = 1 - leaver;
+        tcp_node to(place.take(peer));
+        colls::detail::tcp_transport there(to, 5, peer, place.members);
+        long got = 0;
+        const piece in{reinterpret_cast<std::byte*>(&got), sizeof got};
+        {
+            tcp_node from(place.take(leaver));
+            colls::detail::tcp_transport here(from, 5, leaver, place.members);
+            ear e;
+            here.listening = &e;
+            here.linger = 1e6;  // it would not come back
+            here.receive(peer, message_label{1, 2, 3}, &in, 1);
+            REQUIRE(until(here, [&] { return here.peer(peer).is_connected(); }));
+        }
+        ear at_peer;  // it hears of the end in its next call
+        there.listening = &at_peer;
+        there.receive(leaver, message_label{1, 2, 3}, &in, 1);
+        CHECK(until(there, [&] { return at_peer.count("lost") + at_peer.count(said_leave) > 0; }));
+        there.linger = 0;
+    }
+}
+
 TEST_CASE("tls: a death is noticed as without it, and the others shrink", "[tls]") {
     const with_environment set("COLLS_TLS", files().of("rank").c_str());
     common<seen_ranks> seen;

@@ -49,6 +49,7 @@ public:
         : board_(static_cast<board*>(
               mmap(nullptr, sizeof(board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {
         REQUIRE(board_ != MAP_FAILED);
+        prctl(PR_SET_CHILD_SUBREAPER, 1);  // the ranks that the runner forks become ours when it is gone
         std::fflush(nullptr);
         runner_ = fork();
         REQUIRE(runner_ >= 0);
@@ -69,6 +70,8 @@ public:
             if (p > 0) kill(p, SIGKILL);
         kill(runner_, SIGKILL);
         waitpid(runner_, nullptr, 0);
+        for (const auto& p : board_->process)  // what they listen on is free then, and what they hold
+            if (p > 0) waitpid(p, nullptr, 0);
         munmap(board_, sizeof(board));
     }
     board* operator->() const { return board_; }

@@ -25,7 +25,8 @@ public:
     /// The hello is behind: frames may arrive.
     bool carries_frames() const { return stage_ == stage::established || stage_ == stage::read_only; }
     /// Under TLS nothing follows the hello before the peer is known: else it would be lost where the peer drops that.
-    bool can_write() const { return stage_ == stage::established && (!cover || cover->is_known()); }
+    bool can_write() const { return stage_ == stage::established && is_known(); }
+    bool is_known() const { return !cover || cover->is_known(); }
     /// It can be written to now, or may be later.
     bool may_write() const { return stage_ <= stage::established; }
     bool is_closed() const { return stage_ == stage::closed; }

@@ -91,7 +91,7 @@ public:
     bool is_over() const { return peer_end_ == end_of_peer::reported; }
 
     /// Something is queued that the peer may still take.
-    bool is_leaving() const { return peer_end_ == end_of_peer::none && (!outbox_.empty() || !control_.empty()); }
+    bool is_leaving(bool) const { return peer_end_ == end_of_peer::none && (!outbox_.empty() || !control_.empty()); }
     /// Nothing more is written.
     void close() {
         if (shared_ != nullptr && own_end_ != own_end::closed)

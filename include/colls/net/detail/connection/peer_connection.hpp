@@ -134,9 +134,10 @@ public:
         return false;
     }
 
-    /// Something that was said or sent has not reached the peer's system.
-    bool is_leaving() {
-        return !is_over() &&
+    /// Something that was said or sent has not reached the peer's system. `patient`: a word counts, too, that waits for
+    /// a peer that has to make itself known first (TLS), and does not as long as it is in no call of the group.
+    bool is_leaving(bool patient) {
+        return !is_over() && (patient || !outbox_.empty() || (own_.is_known() && theirs_.is_known())) &&
                (has_unwritten() || (!told_broken_ && (own_.has_unacknowledged() || theirs_.has_unacknowledged())));
     }
     /// The sockets are about to be closed.

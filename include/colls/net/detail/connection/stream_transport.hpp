@@ -161,6 +161,9 @@ private:
     }
 };
 
+/// Until when a rank that leaves waits for what may never come.
+inline double moment_of(double linger) { return seconds_now() + std::min(linger / 4, 0.5); }
+
 /// Makes progress until `done`, for at most t.linger seconds.
 template <class Done>
 void linger_until(message_transport& t, Done done) {
@@ -220,9 +223,11 @@ protected:
     // what is queued has gone.
     void leave_all() {
         for (int r = 0; r < size_; ++r) at(r).begin_leaving();
+        const double moment = moment_of(linger);
         linger_until(*this, [&] {
+            const bool patient = seconds_now() <= moment;
             bool waiting = false;
-            for (int r = 0; r < size_; ++r) waiting = waiting || at(r).is_leaving();
+            for (int r = 0; r < size_; ++r) waiting = waiting || at(r).is_leaving(patient);
             return !waiting;
         });
     }

@@ -254,7 +254,7 @@ public:
     ~circuit() override {
         listening = nullptr;
         for (int r = 0; r < size(); ++r) drop_receives(r);
-        const double moment = seconds_now() + std::min(linger / 4, 0.5);
+        const double moment = moment_of(linger);
         linger_until(*this, [&] {
             bool waiting = false;
             const bool past = seconds_now() > moment;
