@@ -124,6 +124,16 @@ void counts() {
     refused(errc::invalid_argument, "counts that do not add up", [&] { whole(all_gather, 5, 10, 0, {0, 1, 6, 6, 9}); });
 }
 
+/// A copy within a lane of messages is at most as long as 32 bits can say, however much scratch memory there is.
+void staged_pieces() {
+    message_list list;
+    list.sends = list.lanes = list.hidden = 1;
+    for (const std::uint64_t scratch : {std::uint64_t{1} << 33, std::uint64_t{1} << 40})
+        if (list.staged_bytes(scratch) == 0 || list.staged_bytes(scratch) > ~std::uint32_t{0})
+            ++failed, std::printf("wrong: a copy of 2^32 bytes or more\n");
+    if (list.staged_bytes(4096) != 2048) ++failed, std::printf("wrong: half of scratch memory\n");
+}
+
 /// Launches of two threads, of which the device holds one at a time: room that one has found is taken, before it has
 /// launched. They are on two streams, or each on the stream of its thread, which has one handle in all threads.
 void room_of_two_threads() {
@@ -189,6 +199,7 @@ void abort_of_another_thread() {
 int main() {
     overlaps();
     counts();
+    staged_pieces();
     accepted("the ring", [] { proven_slot_map(colls::ring::reduce_scatter{}, 5); });
     refused(errc::wrong_schedule, "a ring that ends too early", [] { proven_slot_map(cut_ring{}, 5); });
     refused(errc::wrong_schedule, "a send without a receive", [] { proven_slot_map(lone_sender{}, 3); });

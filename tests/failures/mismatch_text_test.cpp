@@ -119,6 +119,13 @@ void by_function(colls::communicator& comm) {
     colls::all_reduce(comm, x, adds ? &sum_of : &product_of);
 }
 
+template <class S>
+void gathers_parts(colls::communicator& comm) {
+    const std::vector<std::size_t> counts{5, 6, 7};
+    std::vector<int> x(counts[static_cast<std::size_t>(comm.rank())]), all(comm.rank() == 0 ? 18 : 0);
+    colls::gather_v<S>(comm, x, all, counts, 0);
+}
+
 template <int factor>
 void by_factor(colls::communicator& comm) {
     std::vector<int> x(5);
@@ -155,6 +162,23 @@ TEST_CASE("mismatch: the error names the part that differs, its values, a rank a
             CHECK(says(text, "call 1 of this group"));
             CHECK(!says(text, "with a different count"));
         }
+}
+
+TEST_CASE("mismatch: gather_v by direct, where the others leave the schedule to the library, which takes another one",
+    "[mismatch]") {
+    for (const std::string transport : {"threads", "shm"})
+        for (const bool by_odd : {false, true}) {
+            using colls::automatic, colls::direct;
+            const std::string text = by_odd
+                                         ? mismatch_text(transport, &gathers_parts<automatic>, &gathers_parts<direct>)
+                                         : mismatch_text(transport, &gathers_parts<direct>, &gathers_parts<automatic>);
+            INFO(transport << ": " << text);
+            CHECK(says(text, "the schedule is "));
+            CHECK(says(text, by_odd ? "direct on rank 1" : "eager on rank 1"));
+            CHECK(says(text, by_odd ? "eager on rank 0" : "direct on rank 0"));
+        }
+    // Over messages it takes direct, too.
+    CHECK(mismatch_text("tcp", &gathers_parts<colls::automatic>, &gathers_parts<colls::direct>) == "no error");
 }
 
 TEST_CASE("mismatch: two lambdas or functions of one spelling are two operators; factors may differ", "[mismatch]") {

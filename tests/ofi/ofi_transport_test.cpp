@@ -413,7 +413,10 @@ TEST_CASE("ofi: of the IP networks that are named, those that other hosts reach 
             all.add({.provider = "tcp;ofi_rxm", .name = name, .fabric = at, .ip = at});
     address own = address::loopback(AF_INET, 0);
     CHECK(all.taken(0, "0", "", "eth*,lo", own) == "lo eth1 eth0");
+    CHECK(all.taken(0, "0", "", "*", own) == "lo eth1 eth0");
+    CHECK(all.taken(0, "0", "", " ^eth1, *", own) == "lo eth0");
     CHECK(all.taken(0, "0", "", "^eth2", own) == "lo");
+    CHECK(all.taken(0, "0", "", ",^eth2 , ^eth3", own) == "lo");
     sockaddr_in other{};
     other.sin_family = AF_INET;
     inet_pton(AF_INET, "10.0.0.1", &other.sin_addr);

@@ -412,6 +412,27 @@ TEST_CASE("no_sync: several backward passes, one exchange", "[patterns]") {
         }));
 }
 
+TEST_CASE("no_sync: a step that an exception ends is forgotten", "[patterns]") {
+    for (const bool uneven : {false, true})
+        CHECK_NOTHROW(colls::threads::run(2, [&](colls::communicator& comm) {
+            model<float> net({4, 4, 4}, layout::adjoining);
+            colls::gradient_buckets exchange(comm, net.gradients, colls::sum, {.bucket_bytes = 1, .uneven = uneven});
+            if (comm.rank() == 1) try {
+                    const auto accumulating = exchange.no_sync();
+                    exchange.ready(2);
+                    throw std::runtime_error("out of memory");
+                } catch (const std::runtime_error&) {}
+            for (int step = 0; step < 2; ++step) {
+                for (std::size_t i = 3; i-- > 0;) {
+                    std::ranges::fill(net.gradients[i], static_cast<float>(comm.rank() + 1));
+                    exchange.ready(i);
+                }
+                exchange.wait();
+                expect(is(net, [](std::size_t, std::size_t) { return 3.0f; }), "the sums of a step after it");
+            }
+        }));
+}
+
 TEST_CASE("gradient_buckets: refuses wrong calls on the rank that makes them, which may correct them", "[patterns]") {
     CHECK_NOTHROW(colls::threads::run(2, [](colls::communicator& comm) {
         model<float> net({4, 4, 4, 4}, layout::adjoining);
@@ -441,7 +462,9 @@ TEST_CASE("gradient_buckets: refuses wrong calls on the rank that makes them, wh
                 exchange.ready(0);
             }
             for (const std::size_t i : {1u, 2u, 3u}) exchange.ready(i);
-            refused([&] { exchange.wait(); }, {"no_sync() ended within this step"});
+            refused([&] { exchange.wait(); }, {"ready() was not called for gradient 0"});
+            exchange.ready(0);
+            exchange.wait();
         }
     }));
     CHECK_NOTHROW(colls::threads::run(1, [](colls::communicator& comm) {

@@ -421,6 +421,13 @@ TEST_CASE("colls prove: families, and a header's schedule, right and wrong", "[t
     CHECK(wrong.status == 1);
     CHECK(wrong.says("refuted on 2 ranks: round 0: "));
     CHECK(wrong.says("(law: in_range)"));
+    // In another container a process of the same number may be at work in the same folder.
+    const program_result beside = support::execute(
+        "sh -c 'mkdir \"$0/colls/schedules/$$.cpp\" && export XDG_CACHE_HOME=\"$0\" && exec \"$@\"' '" +
+        folder.file("cache") + "' '" COLLS_TEST_TOOL "' prove my::hand_round --ranks 1..9 --include '" +
+        folder.file("right one.hpp") + "'");
+    INFO(beside.text);
+    CHECK(beside.status == 0);
     // Nothing is left but the compiled libraries.
     for (const auto& file : std::filesystem::recursive_directory_iterator(folder.file("cache")))
         CHECK((file.is_directory() || file.path().extension() == ".so"));

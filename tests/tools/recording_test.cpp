@@ -578,6 +578,28 @@ TEST_CASE("trace: what is no trace is refused", "[tool]") {
     CHECK(refusal("empty.json").find("no call in it") != std::string::npos);
 }
 
+TEST_CASE("trace: of a file that was cut the whole events are summed up, and the cut is said", "[tool]") {
+    const folder f;
+    f.write({0, "h0", "c0", 0, {{0, 10}, {20, 30}}, "0", 2, {{1, 3, 1}}});
+    const std::string file = f.file("trace.h0.7.json");
+    std::ifstream in(file);
+    const std::string whole(std::istreambuf_iterator<char>(in), {});
+    const std::size_t events = json::parse(whole).size(), end = whole.rfind('}');
+    const auto summary = [&](std::size_t bytes) {
+        std::ofstream(file) << whole.substr(0, bytes);
+        return support::execute("'" COLLS_TEST_TOOL "' trace summary '" + file + "'");
+    };
+    for (const std::size_t bytes : {end + 1, end, end - 1, end - 30}) {
+        const support::program_result r = summary(bytes);
+        INFO(whole.substr(0, bytes) << ": " << r.text);
+        CHECK(r.status == 0);
+        const std::size_t left = bytes > end ? events : events - 1;
+        CHECK(r.text.find(" is cut: it has " + std::to_string(left) + " whole events") != std::string::npos);
+    }
+    CHECK(summary(whole.find('}')).status == 2);
+    CHECK(summary(whole.size()).text.find("is cut") == std::string::npos);
+}
+
 TEST_CASE("trace: spoiled traces are summed up, or refused in one line", "[tool]") {
     const folder f;
     f.write({0, "h0", "c0", 0, {{0, 10}, {0, 12}}, "0", 2, {{1, 3, 1}}});

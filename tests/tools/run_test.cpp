@@ -237,3 +237,18 @@ TEST_CASE("run: an output that is not ready for more loses nothing", "[run]") {
     CHECK(count_of(text, "\n") == 50'000);
     CHECK(text.ends_with("[0] 50000\n"));
 }
+
+TEST_CASE("run: an output that cannot be written is said, and ends no rank", "[run]") {
+    tool_folder folder;
+    for (const std::string options : {"", "--elastic "}) {
+        const program_result r =
+            execute("( '" COLLS_TEST_TOOL "' run " + options + "-n 2 sh -c 'echo x; echo x; echo done >> \"$0\"' '" +
+                    folder.file("done") + "' > /dev/full )");
+        INFO(r.text);
+        CHECK(r.status == 1);
+        CHECK(r.text == "colls run: what ranks write to stdout is lost: No space left on device\n");
+    }
+    CHECK(folder.read("done") == "done\ndone\ndone\ndone\n");
+    // Where nothing reads any more, there is nothing to say.
+    CHECK(execute("( '" COLLS_TEST_TOOL "' run -n 1 seq 100000 | head -n 1 )").text == "[0] 1\n");
+}

@@ -12,6 +12,7 @@
 namespace {
 
 using colls::detail::rdma::is_allowed;
+using colls::detail::rdma::names_some;
 using colls::detail::rdma::pci_distance;
 using colls::detail::rdma::pci_tree;
 using made_sysfs::made_tree;
@@ -168,4 +169,6 @@ TEST_CASE("COLLS_VERBS_DEVICE: names, patterns and what is excluded", "[cards]")
     CHECK_FALSE(is_allowed("^mlx5_1,mlx5_*", "mlx5_1"));
     CHECK(is_allowed("mlx5_*,^mlx5_1", "mlx5_2"));
     CHECK(is_allowed(",", "mlx5_2"));
+    CHECK((names_some("*") && names_some("^mlx5_1, mlx5_?")));
+    CHECK_FALSE((names_some("") || names_some("^mlx5_1, ^mlx5_2") || names_some(",")));
 }

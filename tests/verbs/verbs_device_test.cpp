@@ -355,7 +355,7 @@ TEST_CASE("verbs_device: a rank uses several equal devices at once: those near i
     CHECK(chosen_for("0000:11:00.0") == "one");
     CHECK(chosen_for("0000:12:00.0") == "two five");
     now.devices[3].ports[0].speed = 32;
-    for (const auto& [list, names] : {std::pair{"^two", "one"}, {"*", "one"}, {"three,one", "one three"},
+    for (const auto& [list, names] : {std::pair{"^two", "one"}, {"*", "one two three four"}, {"three,one", "one three"},
              {"t*", "two three"}, {"[a-z]*", "one two three four"}, {"[a-z]*,^one,^two", "three four five"}}) {
         const with_environment named("COLLS_VERBS_DEVICE", list);
         INFO(list);

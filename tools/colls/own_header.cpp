@@ -80,7 +80,12 @@ std::vector<colls::any_schedule> schedules_of_header(const std::string& header, 
         fmt::format("{} -std=c++20 -O1 -I{}", set != nullptr && *set != '\0' ? set : "c++", quoted(headers().string()));
     const files::path folder = cache();
     files::create_directories(folder);
-    const files::path source = folder / fmt::format("{}.cpp", getpid());
+    // Several hosts may share the folder, and several containers their numbers of processes, too.
+    std::string name = (folder / "XXXXXX.cpp").string();
+    const int file = mkstemps(name.data(), 4);
+    if (file < 0) throw std::runtime_error("cannot write to " + folder.string());
+    close(file);
+    const files::path source = name;
     std::ofstream(source) << unit(files::canonical(header), type);
 
     // What the preprocessor makes of it names the library: it changes with every header that is included.
@@ -90,7 +95,7 @@ std::vector<colls::any_schedule> schedules_of_header(const std::string& header, 
     std::string said = read;
     if (made && !files::exists(library)) {
         std::fprintf(stderr, "colls: compiling %s\n", header.c_str());
-        const files::path fresh = folder / fmt::format("{}.so", getpid());
+        const files::path fresh = files::path(source).replace_extension(".so");
         std::tie(said, made) = output_of(
             fmt::format("{} -shared -fPIC {} -o {} 2>&1", compile, quoted(source.string()), quoted(fresh.string())));
         if (made) files::rename(fresh, library);

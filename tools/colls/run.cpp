@@ -108,6 +108,7 @@ struct text {
     descriptor from;
     int to = STDOUT_FILENO;
     std::string label, rest{};
+    int lost = 0;  ///< why something could not be passed on: an error of the system
 
     /// Passes on the whole lines of what has come. False: it has ended.
     bool pass() {
@@ -127,7 +128,10 @@ struct text {
             const ssize_t k = ::write(to, lines.data() + done, lines.size() - done);
             pollfd room{to, POLLOUT, 0};
             if (k < 0 && errno == EAGAIN && poll(&room, 1, -1) >= 0) continue;  // another program made it non-blocking
-            if (k < 0 && errno != EINTR) break;                                 // nothing reads it any more
+            if (k < 0 && errno != EINTR) {
+                if (errno != EPIPE) lost = errno;  // else nothing reads it any more
+                break;
+            }
             done += k > 0 ? static_cast<std::size_t>(k) : 0;
         }
         return n > 0;
@@ -191,7 +195,8 @@ public:
             if (left > 0) ended_at = seconds_now();
             if (seconds_now() > ended_at + grace) break;  // what still writes is no rank
         }
-        return asked_.elastic && well > 0 && interrupted == 0 ? 0 : failed;
+        const int status = asked_.elastic && well > 0 && interrupted == 0 ? 0 : failed;
+        return status == 0 && lost_ ? 1 : status;
     }
 
 private:
@@ -299,8 +304,17 @@ private:
         std::vector<pollfd> all;
         for (const text& t : texts_) all.push_back({t.from.get(), POLLIN, 0});
         if (poll(all.data(), all.size(), milliseconds) <= 0) return;
-        for (std::size_t i = texts_.size(); i-- > 0;)
-            if (all[i].revents != 0 && !texts_[i].pass()) texts_.erase(texts_.begin() + static_cast<std::ptrdiff_t>(i));
+        for (std::size_t i = texts_.size(); i-- > 0;) {
+            if (all[i].revents == 0) continue;
+            text& t = texts_[i];
+            const bool goes_on = t.pass();
+            if (t.lost != 0 && !std::exchange(lost_, true))
+                std::fputs(fmt::format("colls run: what ranks write to {} is lost: {}\n",
+                               t.to == STDOUT_FILENO ? "stdout" : "stderr", colls::detail::system_text(t.lost).c_str())
+                               .c_str(),
+                    stderr);
+            if (!goes_on) texts_.erase(texts_.begin() + static_cast<std::ptrdiff_t>(i));
+        }
     }
 
     const run_request& asked_;
@@ -310,6 +324,7 @@ private:
     std::vector<rank_process> ranks_;
     std::vector<text> texts_;
     std::vector<descriptor> inputs_;
+    bool lost_ = false;  // some of what the ranks wrote
 };
 
 }  // namespace

@@ -16,7 +16,8 @@ struct run_request {
 
 /// Passes on what the ranks write, a line at a time. The first that fails ends all others, by SIGTERM and then SIGKILL;
 /// with `elastic` none does. Returns the status of the first that has failed (128 + S after signal S), or 0; with
-/// `elastic` 0 if one rank has ended well. Throws std::runtime_error.
+/// `elastic` 0 if one rank has ended well. In place of 0, 1 where not all that they wrote could be passed on. Throws
+/// std::runtime_error.
 int run_ranks(const run_request& asked);
 
 }  // namespace tool

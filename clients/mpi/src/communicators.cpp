@@ -1,5 +1,5 @@
 // Functions of MPI that wait for all processes of a communicator, and have no non-blocking form that could stand in for
-// them: behind a barrier that advances what is outstanding.
+// them: behind a barrier that advances what is outstanding. And those that free a communicator.
 #include "configuration.hpp"
 #include "failure.hpp"
 #include "groups.hpp"
@@ -89,6 +89,16 @@ int MPI_Win_create_dynamic(MPI_Info info, MPI_Comm comm, MPI_Win* made) {
 
 int MPI_File_open(MPI_Comm comm, const char* name, int mode, MPI_Info info, MPI_File* made) {
     return behind_others(comm, [&] { return PMPI_File_open(comm, name, mode, info, made); });
+}
+
+int MPI_Comm_free(MPI_Comm* comm) {
+    const freed own(comm != nullptr ? *comm : MPI_COMM_NULL);
+    return PMPI_Comm_free(comm);
+}
+
+int MPI_Comm_disconnect(MPI_Comm* comm) {
+    const freed own(comm != nullptr ? *comm : MPI_COMM_NULL);
+    return PMPI_Comm_disconnect(comm);
 }
 
 }  // extern "C"

@@ -190,9 +190,12 @@ const shared_group* make_group(MPI_Comm comm) {
     return kept.release();
 }
 
+thread_local MPI_Comm being_freed = MPI_COMM_NULL;
+
 // False: the communicator's calls go to MPI.
 bool find(MPI_Comm comm, const shared_group*& g) {
-    if (!configured().on || comm == MPI_COMM_NULL || ended.load(std::memory_order_relaxed)) return false;
+    if (!configured().on || comm == MPI_COMM_NULL || comm == being_freed || ended.load(std::memory_order_relaxed))
+        return false;
     if (keyval == MPI_KEYVAL_INVALID && !prepare_keyval()) return false;
     // That of the thread's latest call: MPI takes longer to find it.
     static thread_local struct {
@@ -308,6 +311,9 @@ shared_group another_group(MPI_Comm comm, const shared_group& first) {
     own->lent.store(true, std::memory_order_relaxed);
     return shared_group(own.get(), [first, own](group* g) { g->lent.store(false, std::memory_order_release); });
 }
+
+freed::freed(MPI_Comm comm) : before_(std::exchange(being_freed, comm)) {}
+freed::~freed() { being_freed = before_; }
 
 void end_groups() {
     if (ended.exchange(true)) return;

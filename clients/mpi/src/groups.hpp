@@ -65,6 +65,19 @@ bool has_several_of_this_world(MPI_Comm comm);
 /// Throws colls::error.
 shared_group another_group(MPI_Comm comm, const shared_group& first);
 
+/// While it lives, calls of this thread on the communicator go to MPI: those of attribute callbacks, where it is freed.
+/// A group that they made would outlast it, and be found under its handle, which MPI may give to another one.
+class freed {
+public:
+    explicit freed(MPI_Comm comm);
+    freed(const freed&) = delete;
+    freed& operator=(const freed&) = delete;
+    ~freed();
+
+private:
+    const MPI_Comm before_;
+};
+
 /// Ends all groups. Later calls go to MPI, as those of attribute callbacks in MPI_Finalize.
 void end_groups();
 

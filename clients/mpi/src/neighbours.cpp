@@ -18,27 +18,19 @@ namespace {
 using namespace colls_mpi;
 namespace dynamic = colls::dynamic;
 
-/// Blocks of one length, in a row. `Type` is a datatype, here and below, or a held one.
+/// Blocks of one length, in a row; or `same`, one block for all neighbours: as many copies as one of them is to have.
+/// `Type` is a datatype, here and below, or a held one.
 template <class Type>
 struct equal_blocks {
-    static constexpr bool same = false;
     const void* base;
     MPI_Count count;
     Type type;
+    bool same = false;
 
     bool are_good(int) const { return base != MPI_IN_PLACE && colls_mpi::are_sound(count, type); }
-    block_list of(const neighbours& all) const { return {base, count, count, type, all.order}; }
-};
-/// One block for all neighbours: as many copies as one of them is to have.
-template <class Type>
-struct same_block {
-    static constexpr bool same = true;
-    const void* base;
-    MPI_Count count;
-    Type type;
-
-    bool are_good(int) const { return base != MPI_IN_PLACE && colls_mpi::are_sound(count, type); }
-    block_list of(const neighbours& all) const { return {base, count, 0, type, all.most}; }
+    block_list of(const neighbours& all) const {
+        return same ? block_list{base, count, 0, type, all.most} : block_list{base, count, count, type, all.order};
+    }
 };
 /// Blocks with lengths and displacements: `Type` may also be a datatype for each block.
 template <class Type>
@@ -85,7 +77,7 @@ private:
 class neighbour_call {
 public:
     template <class From, class To>
-    neighbour_call(group& g, const From& from, const To& to) : around_(g.around), sends_same_(From::same) {
+    neighbour_call(group& g, const From& from, const To& to) : around_(g.around), sends_same_(from.same) {
         if (!around_.exists || !from.are_good(around_.destinations.count) || !to.are_good(around_.sources.count))
             return;
         from_ = from.of(around_.destinations);

@@ -5,7 +5,7 @@ int MPI_NAME(Neighbor_allgather)(const void* sent, COUNT sent_count, MPI_Datatyp
     return run<neighbour_call>(
         ROW(neighbor_allgather), comm, true,
         [&] { return PMPI_NAME(Neighbor_allgather)(sent, sent_count, sent_type, received, count, type, comm); },
-        same_block{sent, MPI_Count{sent_count}, sent_type}, equal_blocks{received, MPI_Count{count}, type});
+        equal_blocks{sent, MPI_Count{sent_count}, sent_type, true}, equal_blocks{received, MPI_Count{count}, type});
 }
 
 int MPI_NAME(Ineighbor_allgather)(const void* sent, COUNT sent_count, MPI_Datatype sent_type, void* received,
@@ -15,7 +15,7 @@ int MPI_NAME(Ineighbor_allgather)(const void* sent, COUNT sent_count, MPI_Dataty
         [&] {
             return PMPI_NAME(Ineighbor_allgather)(sent, sent_count, sent_type, received, count, type, comm, request);
         },
-        same_block{sent, MPI_Count{sent_count}, sent_type}, equal_blocks{received, MPI_Count{count}, type});
+        equal_blocks{sent, MPI_Count{sent_count}, sent_type, true}, equal_blocks{received, MPI_Count{count}, type});
 }
 
 int MPI_NAME(Neighbor_allgatherv)(const void* sent, COUNT sent_count, MPI_Datatype sent_type, void* received,
@@ -26,7 +26,7 @@ int MPI_NAME(Neighbor_allgatherv)(const void* sent, COUNT sent_count, MPI_Dataty
             return PMPI_NAME(Neighbor_allgatherv)(
                 sent, sent_count, sent_type, received, counts, displacements, type, comm);
         },
-        same_block{sent, MPI_Count{sent_count}, sent_type},
+        equal_blocks{sent, MPI_Count{sent_count}, sent_type, true},
         placed_blocks{received, numbers(counts), numbers(displacements), type});
 }
 
@@ -38,7 +38,7 @@ int MPI_NAME(Ineighbor_allgatherv)(const void* sent, COUNT sent_count, MPI_Datat
             return PMPI_NAME(Ineighbor_allgatherv)(
                 sent, sent_count, sent_type, received, counts, displacements, type, comm, request);
         },
-        same_block{sent, MPI_Count{sent_count}, sent_type},
+        equal_blocks{sent, MPI_Count{sent_count}, sent_type, true},
         placed_blocks{received, numbers(counts), numbers(displacements), type});
 }
 
@@ -121,7 +121,7 @@ int MPI_INIT_NAME(Neighbor_allgather)(const void* sent, COUNT sent_count, MPI_Da
             return PMPI_INIT_NAME(Neighbor_allgather)(
                 sent, sent_count, sent_type, received, count, type, comm, info, request);
         },
-        same_block{sent, MPI_Count{sent_count}, held_type(sent_type)},
+        equal_blocks{sent, MPI_Count{sent_count}, held_type(sent_type), true},
         equal_blocks{received, MPI_Count{count}, held_type(type)});
 }
 
@@ -134,7 +134,7 @@ int MPI_INIT_NAME(Neighbor_allgatherv)(const void* sent, COUNT sent_count, MPI_D
             return PMPI_INIT_NAME(Neighbor_allgatherv)(
                 sent, sent_count, sent_type, received, counts, displacements, type, comm, info, request);
         },
-        same_block{sent, MPI_Count{sent_count}, held_type(sent_type)},
+        equal_blocks{sent, MPI_Count{sent_count}, held_type(sent_type), true},
         placed_blocks{received, numbers(counts), numbers(displacements), held_type(type)});
 }
 

@@ -1289,6 +1289,14 @@ int deleted(MPI_Comm, int, void*, void*) {
     ++deletions;
     return MPI_SUCCESS;
 }
+int calls_where_it_is_freed(MPI_Comm comm, int, void*, void*) {
+    for (int call = 0; call < 2; ++call) {
+        int root = rank_in(comm);
+        MPI_Bcast(&root, 1, MPI_INT, 0, comm);
+        expect(root == 0, "MPI_Bcast in a callback of MPI_Comm_free");
+    }
+    return MPI_SUCCESS;
+}
 
 void use_communicators(int many) {
     const int rank = rank_in(MPI_COMM_WORLD), size = size_of(MPI_COMM_WORLD);
@@ -1337,12 +1345,15 @@ void use_communicators(int many) {
     // MPI gives these the same handle one after the other, and between them no other communicator is used.
     MPI_Group members = MPI_GROUP_NULL, backwards = MPI_GROUP_NULL;
     int range[1][3] = {{size - 1, 0, -1}};
+    int last_call = MPI_KEYVAL_INVALID;
+    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &calls_where_it_is_freed, &last_call, nullptr);
     MPI_Comm_group(MPI_COMM_WORLD, &members);
     MPI_Group_range_incl(members, 1, range, &backwards);
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0; i < 12; ++i) {
         MPI_Comm one = MPI_COMM_NULL;
         MPI_Comm_create_group(MPI_COMM_WORLD, i % 2 == 0 ? members : backwards, 7, &one);
         for (int call = 0; call < 2; ++call) {
+            if (i >= 4 && call == (i < 8 ? 0 : 1)) MPI_Comm_set_attr(one, last_call, nullptr);
             int root = rank;
             calling("MPI_Bcast", one);
             MPI_Bcast(&root, 1, MPI_INT, 0, one);
@@ -1352,6 +1363,7 @@ void use_communicators(int many) {
     }
     MPI_Group_free(&backwards);
     MPI_Group_free(&members);
+    MPI_Comm_free_keyval(&last_call);
 
     // The program's attributes.
     int keyval = MPI_KEYVAL_INVALID, value = 5;

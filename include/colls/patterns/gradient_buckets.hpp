@@ -128,7 +128,6 @@ public:
         if (!std::ranges::all_of(is_ready_, [](bool is) { return is; })) refuse(missing_text());
         if (exchanges_) {
             if (!began_) begin(1);  // there are no gradients
-            if (started_ < buckets_.size()) refuse("wait(): no_sync() ended within this step");
             finish();
         }
         end_step();
@@ -136,14 +135,18 @@ public:
 
     /// While the result lives, backward passes only accumulate: ready() and wait() check as always, and exchange
     /// nothing. The gradients are the caller's to add to; the first step after it exchanges the sums. Make and destroy
-    /// it between two steps, on every rank for the same ones.
+    /// it between two steps, on every rank for the same ones. A step within which it is destroyed, as by an exception,
+    /// is forgotten.
     [[nodiscard]] auto no_sync() {
         if (has_begun_step()) refuse("no_sync() within a step: call wait() first");
         struct guard {
             gradient_buckets& buckets;
             explicit guard(gradient_buckets& b) : buckets(b) { b.exchanges_ = false; }
             guard(const guard&) = delete;
-            ~guard() { buckets.exchanges_ = true; }
+            ~guard() {
+                buckets.exchanges_ = true;
+                buckets.end_step();
+            }
         };
         return guard(*this);
     }

@@ -30,11 +30,9 @@ namespace colls::inline v1::detail::rdma {
 /// How many cards a rank uses at once, as the lanes of a message: the text of a control message names no more.
 inline constexpr std::uint32_t most_lanes = 4;
 
-/// Does a list of patterns, separated by commas, name `device`? A pattern has the wildcards of a shell; those that
-/// begin with ^ exclude what they match, also from those before and after. A list of such patterns alone allows all
-/// others.
-inline bool is_allowed(std::string_view list, const char* device) {
-    bool names_some = false, named = false;
+/// Calls f with each pattern of a list, and whether it excludes what it matches.
+template <class F>
+void for_each_pattern(std::string_view list, const F& f) {
     while (!list.empty()) {
         const std::size_t end = list.find(',');
         std::string pattern(list.substr(0, end));
@@ -42,12 +40,23 @@ inline bool is_allowed(std::string_view list, const char* device) {
         std::erase_if(pattern, [](unsigned char c) { return std::isspace(c) != 0; });
         if (pattern.empty()) continue;
         const bool excludes = pattern.front() == '^';
-        const bool matches = fnmatch(pattern.c_str() + excludes, device, 0) == 0;
-        if (excludes && matches) return false;
-        names_some = names_some || !excludes;
-        named = named || (matches && !excludes);
+        f(pattern.c_str() + excludes, excludes);
     }
-    return named || !names_some;
+}
+/// Does a list of patterns, separated by commas, name any device? A pattern has the wildcards of a shell; those that
+/// begin with ^ exclude what they match, also from those before and after.
+inline bool names_some(std::string_view list) {
+    bool some = false;
+    for_each_pattern(list, [&](const char*, bool excludes) { some = some || !excludes; });
+    return some;
+}
+/// Does it name `device`? A list that names none allows all that it does not exclude.
+inline bool is_allowed(std::string_view list, const char* device) {
+    bool named = !names_some(list), excluded = false;
+    for_each_pattern(list, [&](const char* pattern, bool excludes) {
+        if (fnmatch(pattern, device, 0) == 0) (excludes ? excluded : named) = true;
+    });
+    return named && !excluded;
 }
 
 /// The cores in a list of the system's, such as "0-15,32-47".

@@ -63,8 +63,7 @@ struct domain_choice {
     }
 
 private:
-    // No domain has the name "/": a list that allows it only excludes some.
-    bool names_domains() const { return domain && !rdma::is_allowed(domain, "/"); }
+    bool names_domains() const { return domain && rdma::names_some(domain); }
     std::vector<const fi_info*> of_cards(const fi_info& best) const {
         std::vector<std::string> cards;
         std::vector<const fi_info*> first;  // of each card

@@ -257,8 +257,7 @@ private:
             return best;
         }
         add(of_name(nullptr));
-        // No device has the name "/": a list that allows it only excludes some.
-        if (wanted_device_ && !is_allowed(wanted_device_, "/"))
+        if (wanted_device_ && names_some(wanted_device_))
             for (const std::string& n : names) add(of_name(&n));
         return best;
     }

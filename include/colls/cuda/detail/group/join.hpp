@@ -400,7 +400,8 @@ private:
             if (n_ % first != 0 || (r > 0 && (of(r).host != of(r - 1).host) != begins)) each = 0;
         }
         if (each != 0) each = first;
-        const std::uint64_t window = (std::max<std::uint64_t>(o_.far_bytes, 4096) + 127) / 128 * 128;
+        // far_piece::at has 32 bits.
+        const std::uint64_t window = (std::clamp<std::uint64_t>(o_.far_bytes, 4096, 1 << 30) + 127) / 128 * 128;
         const near_device there(own_.device);  // the windows are pinned where they are touched first
         auto f = std::make_unique<far_group>(device_, std::move(places), far_layout{n_, channels, window, 1024});
         far_ = f.get();

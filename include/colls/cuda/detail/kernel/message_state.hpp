@@ -46,10 +46,13 @@ struct message_list {
         return is_short() ? 0 : (static_cast<std::uint64_t>(messages()) * sizeof(message) + 127) / 128 * 128;
     }
     /// Bytes of a channel's scratch memory that are left for a copy of a piece, of which each lane that needs any has
-    /// two. `scratch`: all of them.
+    /// two. `scratch`: all of them. message_lane::copy_bytes has 32 bits.
     COLLS_HOST_DEVICE std::uint64_t staged_bytes(std::uint64_t scratch) const {
         const std::uint64_t taken = lane_bytes() + stored_bytes();
-        return taken > scratch ? 0 : (scratch - taken) / static_cast<std::uint32_t>(2 * hidden) / 128 * 128;
+        if (taken > scratch) return 0;
+        const std::uint64_t each = (scratch - taken) / static_cast<std::uint32_t>(2 * hidden) / 128 * 128,
+                            most = 1 << 30;
+        return each < most ? each : most;
     }
 };
 
