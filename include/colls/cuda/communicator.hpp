@@ -49,7 +49,7 @@ public:
     ///
     /// Throws colls::error on all ranks if one fails, with the rank at fault and its reason (no such device, other
     /// options, no peer access, too little memory): on that rank unsupported, invalid_argument or
-    /// peer_failed, on the others peer_failed. Unsupported for more than 72 ranks on a host, or 1024 in all. Cost: four
+    /// peer_failed, on the others peer_failed. Unsupported for more than 1024 ranks. Cost: four
     /// all_gathers on `host`, and device memory for the workspace (about channels * (scratch_bytes + packet_bytes)) and
     /// arena_bytes; on several hosts also 4 * far_channels * far_bytes of pinned host memory. Multicast memory takes
     /// five all_gathers more.

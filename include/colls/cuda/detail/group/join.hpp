@@ -4,6 +4,7 @@
 
 #include <colls/bootstrap/member_exchange.hpp>
 #include <colls/cuda/detail/driver.hpp>
+#include <colls/cuda/detail/far/domains.hpp>
 #include <colls/cuda/detail/far/near_device.hpp>
 #include <colls/cuda/detail/group/joint_steps.hpp>
 #include <colls/cuda/detail/group/local_ranks.hpp>
@@ -20,6 +21,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace colls::inline v1 {
@@ -98,6 +100,8 @@ struct process_info {
     cudaIpcMemHandle_t memory;  ///< the workspace, with the arena behind it
     std::uint64_t granule;      ///< of multicast memory
     std::uint64_t socket;       ///< where it is handed out
+    std::int32_t goes_far;      ///< the program has what ranks take that do not reach each other's memory
+    std::uint8_t unreached[max_ranks_of_hosts];  ///< 1 for each rank whose memory cannot be opened
     char why[320];
 };
 
@@ -145,10 +149,14 @@ public:
         shared_allocations& memory = *joined_.memory;
         attempt([&] { describe(); });
         exchange();
-        attempt([&] { allocate(memory); });
-        exchange();
-        attempt([&] { map(memory); });
-        exchange();
+        domain_ = domains_of(n_, [&](int a, int b) { return of(a).host == of(b).host; });
+        do {
+            attempt([&] { allocate(memory); });
+            exchange();
+            attempt([&] { map(memory); });
+            tell();
+        } while (begin_anew(memory));
+        throw_if_failed();
         attempt([&] { connect(memory); });
         exchange();  // every workspace is ready before any rank's kernel accesses it
         make_multicast();
@@ -169,6 +177,7 @@ private:
         const device_guard guard(device_);
         own_.host = host_identity();
         own_.process = own_process();
+        own_.goes_far = v1::detail::bootstrap_of_program.load(std::memory_order_relaxed) != nullptr;
         own_.device_number = device_;
         own_.channels = o_.channels > 0 ? o_.channels : default_channels(device_);
         own_.scratch_bytes = o_.scratch_bytes;
@@ -197,7 +206,7 @@ private:
         for (int r = 0; r < n_; ++r) {
             const process_info& p = of(r);
             channels = std::min(channels, p.channels);
-            several_hosts = several_hosts || p.host != own_.host;
+            several_hosts = several_hosts || !is_near(r);
             if (p.scratch_bytes != own_.scratch_bytes || p.packet_bytes != own_.packet_bytes ||
                 p.small_bytes != own_.small_bytes || p.middle_bytes != own_.middle_bytes ||
                 p.chunk_bytes != own_.chunk_bytes || p.protocol != own_.protocol ||
@@ -220,11 +229,6 @@ private:
                                       << "): give each a device of its own, or set options.share_devices")
                             .text(),
                         rank_, r);
-        if (!several_hosts && n_ > max_ranks)
-            throw error(errc::unsupported,
-                (error_text() << "a group on one host has 1 to " << max_ranks << " ranks, and this one has " << n_)
-                    .text(),
-                rank_);
         if (several_hosts) channels = std::min(channels, o_.far_channels);
         joined_.ranks = std::make_unique<local_ranks>(n_, device_, channels, o_);
         if (several_hosts) make_far(channels);
@@ -241,24 +245,32 @@ private:
     }
     void map(shared_allocations& memory) {
         // From here on other processes may have mapped this rank's memory. All ranks come here, or none does.
-        memory.synchronise_processes = std::move(meet_);
+        if (meet_) memory.synchronise_processes = std::exchange(meet_, nullptr);
         const device_guard guard(device_);
         memory.mapped.reserve(all_.size());
+        error_text why;
         for (int r = 0; r < n_; ++r) {
-            const process_info& p = of(r);
             void* at = memory.owned[0].data();
-            if (p.host != own_.host) {
+            if (!is_near(r)) {
                 at = far_->memory().shadow(r);
             } else if (r != rank_) {
-                at = opened(r);
+                at = opened(r, why);
+                if (at == nullptr) {
+                    own_.unreached[r] = 1;
+                    continue;
+                }
                 memory.mapped.push_back(at);
-                at = static_cast<std::byte*>(at) + p.offset;  // what is opened is the whole allocation
+                at = static_cast<std::byte*>(at) + of(r).offset;  // what is opened is the whole allocation
             }
             workspaces_[static_cast<std::size_t>(r)] = static_cast<std::byte*>(at);
         }
+        if (why.empty()) return;
+        if (!own_.goes_far) why << ": form the host's group by colls::world(), and data go through the host";
+        throw error(errc::peer_failed, why.text(), rank_);
     }
-    /// The memory of another rank of this host. A device that this process does not see cannot be asked for access.
-    void* opened(int r) const {
+    /// The memory of another rank of this domain; null, and a text, where it is not reached. A device that this process
+    /// does not see cannot be asked for access.
+    void* opened(int r, error_text& why) const {
         const process_info& p = of(r);
         const auto seen = std::find(visible_.begin(), visible_.end(), p.uuid);
         int can = 1;
@@ -270,16 +282,41 @@ private:
                                           : cudaIpcOpenMemHandle(&at, p.memory, cudaIpcMemLazyEnablePeerAccess);
         if (code == cudaSuccess) return at;
         cudaGetLastError();
-        throw error(errc::peer_failed,
-            (error_text() << "colls: cuda: rank " << rank_ << " on device " << device_ << " cannot reach rank " << r
-                          << " on device " << p.device << ": "
-                          << (can == 0 ? "no peer access between them: " : "cudaIpcOpenMemHandle failed: ")
-                          << cudaGetErrorString(code)
-                          << (seen == visible_.end() ? " (a MIG slice reaches no other GPU instance)" : "")
-                          << ": start each process with another COLLS_HOST, and data go through the host")
-                .text(),
-            rank_, r);
+        if (why.empty())
+            why << "colls: cuda: rank " << rank_ << " on device " << device_ << " cannot reach rank " << r
+                << " on device " << p.device << ": "
+                << (can == 0 ? "no peer access between them: " : "cudaIpcOpenMemHandle failed: ")
+                << cudaGetErrorString(code)
+                << (seen == visible_.end() ? " (a MIG slice reaches no other GPU instance)" : "");
+        return nullptr;
     }
+
+    // Domains: ranks that reach each other's memory. Data between them go by the proxies, as between hosts.
+
+    /// The lowest rank of the domain stands for it.
+    int domain_of(int r) const { return domain_[static_cast<std::size_t>(r)]; }
+    bool is_near(int r) const { return domain_of(r) == domain_of(rank_); }
+    /// After a step: do all ranks begin anew, since some do not reach each other? They are then divided. Else the step
+    /// has failed where a rank says so.
+    bool begin_anew(shared_allocations& memory) {
+        const auto misses = [&](int a, int b) { return of(a).unreached[b] != 0; };
+        int first = none;
+        for (int r = n_; r-- > 0;) {
+            const bool reaches = std::count(std::begin(of(r).unreached), std::end(of(r).unreached), 1) == 0;
+            if (!of(r).goes_far || (reaches && !of(r).succeeded)) return false;
+            if (!reaches) first = r;
+        }
+        if (first == none) return false;
+        if (first == rank_) v1::detail::say(error_text() << own_.why << ": such data go through the host");
+        domain_ = domains_of(
+            n_, [&](int a, int b) { return domain_of(a) == domain_of(b) && !misses(a, b) && !misses(b, a); });
+        std::fill(std::begin(own_.unreached), std::end(own_.unreached), std::uint8_t{0});
+        for (void* const m : std::exchange(memory.mapped, {})) cudaIpcCloseMemHandle(m);
+        tell();  // no rank has mapped the memory of another one
+        memory.owned.clear();
+        return true;
+    }
+
     void connect(shared_allocations& memory) {
         // The regions of each rank: absolute, exported, and none of a user yet.
         std::vector<std::uint64_t> regions(all_.size() * shared_address::most_regions);
@@ -330,7 +367,7 @@ private:
         v1::detail::descriptor file;
         std::uint64_t granule = 0;
         const bool is_made = succeeds([&] {
-            if (far_) throw error(errc::unsupported, "its ranks are on several hosts");
+            if (far_) throw error(errc::unsupported, "its ranks are on several hosts, or do not reach each other");
             for (int r = 0; r < n_; ++r)
                 if (r != rank_ && of(r).uuid == own_.uuid)
                     throw error(errc::unsupported,
@@ -384,27 +421,19 @@ private:
 
     void make_far(int channels) {
         std::vector<std::uint8_t> places;
-        std::vector<int> host_of;
         int first = 0, each = n_, here = 0;
-        while (first < n_ && of(first).host == of(0).host) ++first;
+        while (first < n_ && domain_of(first) == 0) ++first;
         for (int r = 0; r < n_; ++r) {
-            const bool near = of(r).host == own_.host, begins = r % first == 0;
-            if (near && here == max_ranks)
-                throw error(errc::unsupported,
-                    (error_text() << "more than " << max_ranks << " ranks are on the host of rank " << rank_).text(),
-                    rank_);
+            const bool near = is_near(r), begins = r % first == 0;
             places.push_back(near ? static_cast<std::uint8_t>(here++) : far_memory::elsewhere);
-            int q = 0;  // the lowest rank of its host
-            while (of(q).host != of(r).host) ++q;
-            host_of.push_back(q);
-            if (n_ % first != 0 || (r > 0 && (of(r).host != of(r - 1).host) != begins)) each = 0;
+            if (n_ % first != 0 || (r > 0 && (domain_of(r) != domain_of(r - 1)) != begins)) each = 0;
         }
         if (each != 0) each = first;
         const std::uint64_t window = (std::max<std::uint64_t>(o_.far_bytes, 4096) + 127) / 128 * 128;
         const near_device there(own_.device);  // the windows are pinned where they are touched first
         auto f = std::make_unique<far_group>(device_, std::move(places), far_layout{n_, channels, window, 1024});
         far_ = f.get();
-        joined_.ranks->set_far(std::move(f), host_of, each);
+        joined_.ranks->set_far(std::move(f), domain_, each);
     }
     /// Connects the proxies. Every rank has a step that may fail, and exchanges of its own in between.
     void reach_other_hosts() {
@@ -466,6 +495,7 @@ private:
     joined_rank joined_;
     far_group* far_ = nullptr;          // where there are other hosts
     std::vector<device_uuid> visible_;  ///< the devices that this process sees, by their numbers
+    std::vector<int> domain_;           ///< of each rank, the lowest rank of those that reach each other's memory
     std::vector<std::byte*> workspaces_;
     std::function<void()> meet_;  ///< a barrier over all processes, which allocates nothing
 };
