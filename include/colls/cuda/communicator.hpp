@@ -42,17 +42,18 @@ public:
     /// RDMA or TCP, as world() would take (include <colls/world.hpp>); of several RDMA devices by the one nearest to
     /// the GPU. All calls then go by schedules, whatever options.protocol. Those that are chosen send each byte once
     /// for a host; hierarchical<Intra, Inter> takes the group's hosts where they have equally many consecutive ranks.
+    /// Ranks of a host that do not reach each other's memory (no peer access, no CUDA IPC) are as on several hosts, if
+    /// the program calls world() or bootstrap(): a line on stderr says so. Hosts of one NVLink fabric are as one host.
     ///
     /// `host`: any of the library's communicators (include <colls/collectives.hpp>); it must outlive this one.
     /// `device`: the number of this rank's GPU in this process. Several ranks may use one GPU if their kernels fit it
     /// together.
     ///
     /// Throws colls::error on all ranks if one fails, with the rank at fault and its reason (no such device, other
-    /// options, no peer access, too little memory): on that rank unsupported, invalid_argument or
-    /// peer_failed, on the others peer_failed. Unsupported for more than 1024 ranks. Cost: four
-    /// all_gathers on `host`, and device memory for the workspace (about channels * (scratch_bytes + packet_bytes)) and
-    /// arena_bytes; on several hosts also 4 * far_channels * far_bytes of pinned host memory. Multicast memory takes
-    /// five all_gathers more.
+    /// options, too little memory): on that rank unsupported, invalid_argument or peer_failed, on the others
+    /// peer_failed. Unsupported for more than 1024 ranks. Cost: four all_gathers on `host`, and device memory for the
+    /// workspace (about channels * (scratch_bytes + packet_bytes)) and arena_bytes; on several hosts also 4 *
+    /// far_channels * far_bytes of pinned host memory. Multicast memory takes five all_gathers more.
     template <class Host>
         requires requires(Host& h) {
             h.rank();

@@ -68,16 +68,10 @@ struct joined_rank {
     std::unique_ptr<buffer_sharing> sharing;  ///< likewise
 };
 
-/// A number that is the same in all processes of a host, and differs between hosts. COLLS_HOST divides them further.
-inline std::uint64_t host_identity() {
-    std::uint64_t h = 0xcbf29ce484222325ull;
-    const auto add = [&h](std::string_view text) {
-        for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
-    };
-    const v1::detail::host_label boot = v1::detail::boot_of_host();
-    add({boot.text, sizeof boot.text});
-    if (const char* const name = v1::detail::variable("COLLS_HOST")) add(name);
-    return h;
+/// The number of a text; of two, one behind the other.
+inline std::uint64_t number_of(std::string_view text, std::uint64_t before = 0xcbf29ce484222325ull) {
+    for (const char c : text) before = (before ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+    return before;
 }
 
 /// The blocks from which cudaMalloc serves small requests.
@@ -87,7 +81,9 @@ inline constexpr std::uint64_t block_bytes = 2 << 20;
 struct process_info {
     std::int32_t succeeded;  ///< in every step so far; else `why` says what has failed
     std::int32_t channels, device_number;
-    std::uint64_t host;
+    std::uint64_t host;   ///< the same in all processes of a host, and of one COLLS_HOST
+    std::uint64_t named;  ///< by COLLS_HOST
+    fabric_clique clique;
     char device[32];  ///< PCI bus id: for texts
     device_uuid uuid;
     process_name process;
@@ -96,11 +92,11 @@ struct process_info {
     std::uint64_t window_bytes;  ///< of multicast memory; 0: none is asked for
     cuda::protocol protocol;
     std::uint64_t workspace_bytes, arena_bytes;
-    std::uint64_t offset;       ///< of the workspace in the allocation that `memory` names
-    cudaIpcMemHandle_t memory;  ///< the workspace, with the arena behind it
-    std::uint64_t granule;      ///< of multicast memory
-    std::uint64_t socket;       ///< where it is handed out
-    std::int32_t goes_far;      ///< the program has what ranks take that do not reach each other's memory
+    std::uint64_t offset;   ///< of the workspace in the allocation that `memory` names
+    shared_piece memory;    ///< the workspace, with the arena behind it
+    std::uint64_t granule;  ///< of multicast memory
+    std::uint64_t socket;   ///< where it is handed out
+    std::int32_t goes_far;  ///< the program has what ranks take that do not reach each other's memory
     std::uint8_t unreached[max_ranks_of_hosts];  ///< 1 for each rank whose memory cannot be opened
     char why[320];
 };
@@ -149,7 +145,10 @@ public:
         shared_allocations& memory = *joined_.memory;
         attempt([&] { describe(); });
         exchange();
-        domain_ = domains_of(n_, [&](int a, int b) { return of(a).host == of(b).host; });
+        domain_ = domains_of(n_, [&](int a, int b) {
+            return of(a).host == of(b).host ||
+                   (of(a).clique == of(b).clique && of(a).clique != fabric_clique{} && of(a).named == of(b).named);
+        });
         do {
             attempt([&] { allocate(memory); });
             exchange();
@@ -175,7 +174,10 @@ private:
                     .text(),
                 rank_);
         const device_guard guard(device_);
-        own_.host = host_identity();
+        const char* const name = v1::detail::variable("COLLS_HOST");
+        const v1::detail::host_label boot = v1::detail::boot_of_host();
+        own_.named = number_of(name != nullptr ? name : "");
+        own_.host = number_of(name != nullptr ? name : "", number_of({boot.text, sizeof boot.text}));
         own_.process = own_process();
         own_.goes_far = v1::detail::bootstrap_of_program.load(std::memory_order_relaxed) != nullptr;
         own_.device_number = device_;
@@ -199,14 +201,22 @@ private:
         check(cudaDeviceGetPCIBusId(own_.device, sizeof own_.device, device_), "cudaDeviceGetPCIBusId", rank_);
         for (int d = 0; d < devices; ++d) visible_.push_back(uuid_of(d));
         own_.uuid = visible_[static_cast<std::size_t>(device_)];
+        own_.clique = clique_of(own_.device);
+        if (own_.clique != fabric_clique{}) try {
+                mapped_buffer().create(device_, block_bytes);
+            } catch (const error&) {  // as where the system gives it no channel for such memory
+                own_.clique = {};
+            }
     }
     void allocate(shared_allocations& memory) {
         int channels = own_.channels;
         bool several_hosts = false;
+        by_fabric_ = false;
         for (int r = 0; r < n_; ++r) {
             const process_info& p = of(r);
             channels = std::min(channels, p.channels);
             several_hosts = several_hosts || !is_near(r);
+            by_fabric_ = by_fabric_ || (is_near(r) && p.host != own_.host);
             if (p.scratch_bytes != own_.scratch_bytes || p.packet_bytes != own_.packet_bytes ||
                 p.small_bytes != own_.small_bytes || p.middle_bytes != own_.middle_bytes ||
                 p.chunk_bytes != own_.chunk_bytes || p.protocol != own_.protocol ||
@@ -237,32 +247,33 @@ private:
         // but the group's memory is exported if it takes whole blocks.
         const std::uint64_t bytes = own_.workspace_bytes + o_.arena_bytes;
         own_.arena_bytes = (bytes + block_bytes - 1) / block_bytes * block_bytes - own_.workspace_bytes;
-        memory.owned.emplace_back(device_, own_.workspace_bytes + own_.arena_bytes);
+        const std::uint64_t all = own_.workspace_bytes + own_.arena_bytes;
+        if (by_fabric_) {
+            memory.devices = {device_};
+            memory.by_fabric = std::make_unique<mapped_buffer>();
+            own_.memory = memory.by_fabric->create(device_, all);
+            own_.offset = 0;
+            workspace_ = memory.by_fabric->data();
+            return;
+        }
+        workspace_ = memory.owned.emplace_back(device_, all).data();
         const device_guard guard(device_);
-        const std::byte* const at = memory.owned[0].data();
-        own_.offset = reinterpret_cast<std::uint64_t>(at) - allocation_of(at).begin;
-        check(cudaIpcGetMemHandle(&own_.memory, memory.owned[0].data()), "cudaIpcGetMemHandle", rank_);
+        own_.offset = reinterpret_cast<std::uint64_t>(workspace_) - allocation_of(workspace_).begin;
+        own_.memory = {shared_piece::ipc, all, {}};
+        cudaIpcMemHandle_t handle{};
+        const cudaError_t code = cudaIpcGetMemHandle(&handle, workspace_);
+        if (code != cudaSuccess && n_ > 1 && !own_.goes_far) check(code, "cudaIpcGetMemHandle", rank_);
+        if (code != cudaSuccess) own_.memory.bytes = 0, cudaGetLastError();
+        std::memcpy(own_.memory.handle, &handle, sizeof handle);
     }
     void map(shared_allocations& memory) {
         // From here on other processes may have mapped this rank's memory. All ranks come here, or none does.
         if (meet_) memory.synchronise_processes = std::exchange(meet_, nullptr);
-        const device_guard guard(device_);
-        memory.mapped.reserve(all_.size());
         error_text why;
         for (int r = 0; r < n_; ++r) {
-            void* at = memory.owned[0].data();
-            if (!is_near(r)) {
-                at = far_->memory().shadow(r);
-            } else if (r != rank_) {
-                at = opened(r, why);
-                if (at == nullptr) {
-                    own_.unreached[r] = 1;
-                    continue;
-                }
-                memory.mapped.push_back(at);
-                at = static_cast<std::byte*>(at) + of(r).offset;  // what is opened is the whole allocation
-            }
-            workspaces_[static_cast<std::size_t>(r)] = static_cast<std::byte*>(at);
+            std::byte*& at = workspaces_[static_cast<std::size_t>(r)];
+            at = !is_near(r) ? far_->memory().shadow(r) : r != rank_ ? opened(r, memory.mapped, why) : workspace_;
+            own_.unreached[r] = at == nullptr;
         }
         if (why.empty()) return;
         if (!own_.goes_far) why << ": form the host's group by colls::world(), and data go through the host";
@@ -270,25 +281,29 @@ private:
     }
     /// The memory of another rank of this domain; null, and a text, where it is not reached. A device that this process
     /// does not see cannot be asked for access.
-    void* opened(int r, error_text& why) const {
+    std::byte* opened(int r, buffer_mappings& mapped, error_text& why) const {
         const process_info& p = of(r);
         const auto seen = std::find(visible_.begin(), visible_.end(), p.uuid);
         int can = 1;
         if (seen != visible_.end() && p.uuid != own_.uuid)
             check(cudaDeviceCanAccessPeer(&can, device_, static_cast<int>(seen - visible_.begin())),
                 "cudaDeviceCanAccessPeer", rank_);
-        void* at = nullptr;
-        const cudaError_t code = can == 0 ? cudaErrorPeerAccessUnsupported
-                                          : cudaIpcOpenMemHandle(&at, p.memory, cudaIpcMemLazyEnablePeerAccess);
-        if (code == cudaSuccess) return at;
-        cudaGetLastError();
-        if (why.empty())
-            why << "colls: cuda: rank " << rank_ << " on device " << device_ << " cannot reach rank " << r
-                << " on device " << p.device << ": "
-                << (can == 0 ? "no peer access between them: " : "cudaIpcOpenMemHandle failed: ")
-                << cudaGetErrorString(code)
-                << (seen == visible_.end() ? " (a MIG slice reaches no other GPU instance)" : "");
-        return nullptr;
+        try {
+            if (can == 0) throw error(errc::unsupported, "no peer access between them");
+            if (p.memory.bytes == 0)
+                throw error(errc::unsupported, "cudaIpcGetMemHandle failed there: its system has no CUDA IPC (WSL)");
+            auto m = std::make_unique<mapped_buffer>();
+            const std::uint64_t at = m->map(device_, {p.memory}, {});  // the whole allocation
+            mapped.push_back(std::move(m));
+            return reinterpret_cast<std::byte*>(at + p.offset);
+        } catch (const error& e) {
+            if (why.empty())
+                why << "colls: cuda: rank " << rank_ << " on device " << device_ << " cannot reach rank " << r
+                    << " on device " << p.device << ": " << v1::detail::quoted(e.what())
+                    << (seen == visible_.end() && p.host == own_.host ? " (a MIG slice reaches no other GPU instance)"
+                                                                      : "");
+            return nullptr;
+        }
     }
 
     // Domains: ranks that reach each other's memory. Data between them go by the proxies, as between hosts.
@@ -307,13 +322,14 @@ private:
             if (!reaches) first = r;
         }
         if (first == none) return false;
-        if (first == rank_) v1::detail::say(error_text() << own_.why << ": such data go through the host");
+        if (first == rank_) v1::detail::say(error_text() << "colls: " << own_.why << ": such data go through the host");
         domain_ = domains_of(
             n_, [&](int a, int b) { return domain_of(a) == domain_of(b) && !misses(a, b) && !misses(b, a); });
         std::fill(std::begin(own_.unreached), std::end(own_.unreached), std::uint8_t{0});
-        for (void* const m : std::exchange(memory.mapped, {})) cudaIpcCloseMemHandle(m);
+        memory.mapped.clear();
         tell();  // no rank has mapped the memory of another one
         memory.owned.clear();
+        memory.by_fabric.reset();
         return true;
     }
 
@@ -327,11 +343,11 @@ private:
             processes.push_back(of(r).host == own_.host ? watched(of(r).process) : descriptor{});
         }
         joined_.ranks->connect({rank_}, workspaces_, regions);
-        std::byte* const arena_at = memory.owned[0].data() + own_.workspace_bytes;
+        std::byte* const arena_at = workspace_ + own_.workspace_bytes;
         joined_.ranks->export_memory(arena_at, own_.arena_bytes);
         memory.arena = std::make_shared<device_arena>(arena_at, own_.arena_bytes);
         joined_.sharing = std::make_unique<buffer_sharing>(
-            *joined_.ranks, rank_, v1::detail::value_exchange<Host, share_info>(host_));
+            *joined_.ranks, rank_, v1::detail::value_exchange<Host, share_info>(host_), by_fabric_);
         joined_.watch = std::make_unique<peer_watch>(*joined_.ranks, std::move(processes),
             [&context = host_.context(), rank = rank_](int& peer, error_text& why) {
                 const v1::detail::poison_state& p = context.memory.poison();
@@ -367,7 +383,8 @@ private:
         v1::detail::descriptor file;
         std::uint64_t granule = 0;
         const bool is_made = succeeds([&] {
-            if (far_) throw error(errc::unsupported, "its ranks are on several hosts, or do not reach each other");
+            if (far_ || by_fabric_)
+                throw error(errc::unsupported, "its ranks are on several hosts, or do not reach each other");
             for (int r = 0; r < n_; ++r)
                 if (r != rank_ && of(r).uuid == own_.uuid)
                     throw error(errc::unsupported,
@@ -496,6 +513,8 @@ private:
     far_group* far_ = nullptr;          // where there are other hosts
     std::vector<device_uuid> visible_;  ///< the devices that this process sees, by their numbers
     std::vector<int> domain_;           ///< of each rank, the lowest rank of those that reach each other's memory
+    bool by_fabric_ = false;            ///< ranks of other hosts reach this one's memory
+    std::byte* workspace_ = nullptr;
     std::vector<std::byte*> workspaces_;
     std::function<void()> meet_;  ///< a barrier over all processes, which allocates nothing
 };
