@@ -24,9 +24,10 @@ namespace colls::inline v1::cuda {
 /// A call that failed leaves its output undefined, and the group cannot be used any more. The rank may overwrite its
 /// buffers at once: a late kernel of another rank that still reads them finds that this rank has given up, and fails as
 /// well. Between processes, a thread of this class watches the processes of the other ranks and the host group: when
-/// one of them ends, or the host group breaks, kernels give up within a second, and do not wait for the timeout. Memory
-/// that is not from `allocate`, which GPUs of one process read directly, must not be freed before the kernels of all
-/// ranks are over: call cudaDeviceSynchronize for each device. They give up by their own timeout.
+/// one of them ends, or the host group breaks, kernels give up within a second, and do not wait for the timeout (but
+/// where it is on another host of their NVLink fabric). Memory that is not from `allocate`, which GPUs of one process
+/// read directly, must not be freed before the kernels of all ranks are over: call cudaDeviceSynchronize for each
+/// device. They give up by their own timeout.
 class communicator {
 public:
     /// A call takes one buffer, not a range of buffers: see virtual_ranks.
@@ -164,7 +165,8 @@ public:
     /// Lets the other ranks reach a buffer of this rank directly: calls and messages on it, or on parts of it, then
     /// copy nothing to scratch memory first. Collective between processes: each rank
     /// gives its own buffer, of any size, or none (nullptr, 0); up to 16 buffers at once. Ranks on other hosts are not
-    /// concerned. In a group of of_devices it does nothing, as peers reach memory of cudaMalloc anyway.
+    /// concerned; those of one NVLink fabric take memory with handles of the fabric alone. In a group of of_devices it
+    /// does nothing, as peers reach memory of cudaMalloc anyway.
     ///
     /// `data`: `count` elements of this rank's device, of one allocation of cudaMalloc, or of one or several handles of
     /// cuMemCreate that were made with requestedHandleTypes CU_MEM_HANDLE_TYPE_FABRIC or _POSIX_FILE_DESCRIPTOR (as

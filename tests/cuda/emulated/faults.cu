@@ -260,11 +260,11 @@ int run_processes(int who, const char* name, const std::string& setting) {
 
 /// Data between processes that do not reach each other's memory go through the host, if the program can form a group
 /// for that: where the library is compiled apart, any program can.
-const bool goes_far = colls::detail::bootstrap_of_program.load() != nullptr;
+bool goes_far() { return colls::detail::bootstrap_of_program.load() != nullptr; }
 
 /// Returns whether a rank has reached call k.
 bool processes(const char* call, int k, int who, bool must_fail) {
-    must_fail = must_fail && !(goes_far && std::string_view(call).starts_with("cudaIpc"));
+    must_fail = must_fail && !(goes_far() && std::string_view(call).starts_with("cudaIpc"));
     const int status = run_processes(who, "EMULATED_FAIL", std::string(call) + ":" + std::to_string(k));
     const std::string what = text_of(call, k, who);
     expect(status == 0, what + "the program ends with status " + std::to_string(status));
@@ -364,7 +364,7 @@ void no_peer_access() {
         const outcome& o = outcomes[r];
         const bool refused = o.what == outcome::error && o.code == errc::peer_failed &&
                              std::strstr(o.text, "no peer access between them");
-        expect(status == 0 && o.gave_all_back && (goes_far ? o.what == outcome::right : refused),
+        expect(status == 0 && o.gave_all_back && (goes_far() ? o.what == outcome::right : refused),
             std::string("no peer access: ") + o.text);
     }
     status = in_process([] {
@@ -447,7 +447,7 @@ void run() {
     other_devices("2,1,0", false, "ranks 0 and 2 name the same device, 0000:01:00.0 (number 0 and 2)");
     one_device_each("2", "0", "1", false, true, "");
     one_device_each("2", "0", "2", false, false, "ranks 0 and 2 name the same device, 0000:03:00.0 (number 0 and 0)");
-    one_device_each("0", "1", "2", true, goes_far, goes_far ? "" : "a MIG slice reaches no other GPU instance");
+    one_device_each("0", "1", "2", true, goes_far(), goes_far() ? "" : "a MIG slice reaches no other GPU instance");
     one_device_each("1", "0", "1", true, false, "ranks 0 and 2 name the same device, 0000:01:00.0");
 }
 
