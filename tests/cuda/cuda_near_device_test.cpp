@@ -4,6 +4,7 @@
 
 #include "verbs/made_tree.hpp"
 
+#include <colls/cuda/detail/far/domains.hpp>
 #include <colls/cuda/detail/far/near_device.hpp>
 #include <colls/cuda/detail/group/device_arena.hpp>
 #include <colls/cuda/detail/kernel/far_memory.hpp>
@@ -39,6 +40,21 @@ std::vector<int> own_cores() {
 std::vector<int> listed(const char* text) { return numbers(cores_of_list(std::istringstream(text))); }
 
 }  // namespace
+
+TEST_CASE("domains of ranks that reach each other's memory") {
+    using colls::cuda::detail::domains_of;
+    using all = std::vector<int>;
+    CHECK(domains_of(4, [](int, int) { return true; }) == all{0, 0, 0, 0});
+    CHECK(domains_of(3, [](int, int) { return false; }) == all{0, 1, 2});
+    CHECK(domains_of(5, [](int a, int b) { return a % 2 == b % 2; }) == all{0, 1, 0, 1, 0});
+    // 1 reaches 0 and 2, which do not reach each other: 2 is alone, and 3, which reaches all but 1, joins it.
+    CHECK(domains_of(4, [](int a, int b) { return a + b != 2 && a + b != 4; }) == all{0, 0, 2, 2});
+    // A domain has at most as many ranks as a kernel has places for.
+    const all many = domains_of(150, [](int, int) { return true; });
+    CHECK(std::count(many.begin(), many.end(), 0) == 72);
+    CHECK(std::count(many.begin(), many.end(), 72) == 72);
+    CHECK(many[149] == 144);
+}
 
 TEST_CASE("lists of cores") {
     CHECK(listed("0-2,5,8-9\n") == std::vector<int>{0, 1, 2, 5, 8, 9});

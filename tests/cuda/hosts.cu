@@ -8,6 +8,7 @@
 //     lengths: a message is longer for its receiver
 //     hosts direct [SEED]        through windows in memory of the GPUs, by RDMA if COLLS_TRANSPORT is set; else by a
 //                                network that shows what has arrived when the emulator flushes
+//     hosts fabric DOMAINS       the ranks are on hosts of fabrics, and in so many domains that share memory
 //     hosts staged RANK          asks for such windows, which the network of rank RANK, or a device, does not reach
 #include "../support/late_transport.hpp"
 #include "messages.hpp"
@@ -381,6 +382,32 @@ void messages(colls::cuda::communicator& gpu, cudaStream_t stream, std::size_t s
     if (gpu.rank() == 0) std::printf("%d ranks: messages, %d wrong so far\n", gpu.size(), wrong);
 }
 
+/// Shared buffers where all ranks reach each other: those of cudaMalloc, which no other host can map, are refused.
+void share_on_fabric(colls::cuda::communicator& gpu, cudaStream_t stream) {
+    constexpr std::size_t count = 5001;
+    const colls::cuda::detail::device_memory plain(gpu.device(), count * sizeof(word));
+    bool refused = false;
+    try {
+        const auto shared = gpu.share(reinterpret_cast<word*>(plain.data()), count);
+    } catch (const colls::error& e) {
+        refused = std::string(e.what()).find("ranks on other hosts of its fabric cannot map it") != std::string::npos;
+    }
+    wrong += !refused;
+    colls::cuda::detail::mapped_buffer memory;
+    memory.create(gpu.device(), 2 << 20);
+    const auto shared = gpu.share(reinterpret_cast<word*>(memory.data()), count);
+    std::vector<word> host(count, static_cast<word>(gpu.rank() + 1));
+    const auto copy = [&](void* to, const void* from) {
+        check(cudaMemcpyAsync(to, from, count * sizeof(word), cudaMemcpyDefault, stream), "cudaMemcpyAsync");
+    };
+    copy(memory.data(), host.data());
+    colls::cuda::all_reduce<colls::ring>(gpu, shared, colls::sum, stream);
+    copy(host.data(), memory.data());
+    check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    gpu.check();
+    for (const word x : host) wrong += x != static_cast<word>(gpu.size() * (gpu.size() + 1) / 2);
+}
+
 void replay(colls::cuda::communicator& gpu, cudaStream_t stream, int times) {
     namespace cuda = colls::cuda;
     const std::size_t count = 3001;
@@ -480,6 +507,13 @@ int run(const std::string& mode, int a, int b) {
         wrong += gpu.gpu_direct() != (mode == "direct");
         if (colls::detail::hosts::open_verbs == &colls::detail::hosts::open_as<late_network>)
             wrong += (flushes > 0) != (gpu.gpu_direct() && support::late_transport::is_late);
+        result = wrong != 0;
+    } else if (mode == "fabric") {
+        const int domains = gpu.context().hosts().known() ? gpu.context().hosts().hosts() : 1;
+        if (domains != a || (gpu.context().far() == nullptr) != (a == 1))
+            std::printf("%d domains, not %d\n", domains, a), ++wrong;
+        replay(gpu, stream, 5);
+        if (domains == 1) share_on_fabric(gpu, stream);
         result = wrong != 0;
     } else if (mode == "replay") {
         replay(gpu, stream, a);

@@ -58,7 +58,7 @@ void rank_main(colls::communicator& host) {
         colls::cuda::communicator gpu(host, 0, {.channels = 4, .share_devices = true});
         check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
         const std::size_t exported =
-            (gpu.context().sizes().bytes() + 255) / 256 * 256 + gpu.context().reachable().bytes;
+            (gpu.context().sizes().bytes() + 255) / 256 * 256 + gpu.context().reachable().exported.bytes;
         if (exported % (2 << 20) != 0) wrong("exported memory that is no multiple of 2 MiB");
         const auto of_group = gpu.allocate<float>(count);
         sums(gpu, of_group.data(), count, stream);

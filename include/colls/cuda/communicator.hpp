@@ -24,9 +24,10 @@ namespace colls::inline v1::cuda {
 /// A call that failed leaves its output undefined, and the group cannot be used any more. The rank may overwrite its
 /// buffers at once: a late kernel of another rank that still reads them finds that this rank has given up, and fails as
 /// well. Between processes, a thread of this class watches the processes of the other ranks and the host group: when
-/// one of them ends, or the host group breaks, kernels give up within a second, and do not wait for the timeout. Memory
-/// that is not from `allocate`, which GPUs of one process read directly, must not be freed before the kernels of all
-/// ranks are over: call cudaDeviceSynchronize for each device. They give up by their own timeout.
+/// one of them ends, or the host group breaks, kernels give up within a second, and do not wait for the timeout (but
+/// where it is on another host of their NVLink fabric). Memory that is not from `allocate`, which GPUs of one process
+/// read directly, must not be freed before the kernels of all ranks are over: call cudaDeviceSynchronize for each
+/// device. They give up by their own timeout.
 class communicator {
 public:
     /// A call takes one buffer, not a range of buffers: see virtual_ranks.
@@ -42,17 +43,18 @@ public:
     /// RDMA or TCP, as world() would take (include <colls/world.hpp>); of several RDMA devices by the one nearest to
     /// the GPU. All calls then go by schedules, whatever options.protocol. Those that are chosen send each byte once
     /// for a host; hierarchical<Intra, Inter> takes the group's hosts where they have equally many consecutive ranks.
+    /// Ranks of a host that do not reach each other's memory (no peer access, no CUDA IPC) are as on several hosts, if
+    /// the program calls world() or bootstrap(): a line on stderr says so. Hosts of one NVLink fabric are as one host.
     ///
     /// `host`: any of the library's communicators (include <colls/collectives.hpp>); it must outlive this one.
     /// `device`: the number of this rank's GPU in this process. Several ranks may use one GPU if their kernels fit it
     /// together.
     ///
     /// Throws colls::error on all ranks if one fails, with the rank at fault and its reason (no such device, other
-    /// options, no peer access, too little memory): on that rank unsupported, invalid_argument or
-    /// peer_failed, on the others peer_failed. Unsupported for more than 72 ranks on a host, or 1024 in all. Cost: four
-    /// all_gathers on `host`, and device memory for the workspace (about channels * (scratch_bytes + packet_bytes)) and
-    /// arena_bytes; on several hosts also 4 * far_channels * far_bytes of pinned host memory. Multicast memory takes
-    /// five all_gathers more.
+    /// options, too little memory): on that rank unsupported, invalid_argument or peer_failed, on the others
+    /// peer_failed. Unsupported for more than 1024 ranks. Cost: four all_gathers on `host`, and device memory for the
+    /// workspace (about channels * (scratch_bytes + packet_bytes)) and arena_bytes; on several hosts also 4 *
+    /// far_channels * far_bytes of pinned host memory. Multicast memory takes five all_gathers more.
     template <class Host>
         requires requires(Host& h) {
             h.rank();
@@ -163,7 +165,8 @@ public:
     /// Lets the other ranks reach a buffer of this rank directly: calls and messages on it, or on parts of it, then
     /// copy nothing to scratch memory first. Collective between processes: each rank
     /// gives its own buffer, of any size, or none (nullptr, 0); up to 16 buffers at once. Ranks on other hosts are not
-    /// concerned. In a group of of_devices it does nothing, as peers reach memory of cudaMalloc anyway.
+    /// concerned; those of one NVLink fabric take memory with handles of the fabric alone. In a group of of_devices it
+    /// does nothing, as peers reach memory of cudaMalloc anyway.
     ///
     /// `data`: `count` elements of this rank's device, of one allocation of cudaMalloc, or of one or several handles of
     /// cuMemCreate that were made with requestedHandleTypes CU_MEM_HANDLE_TYPE_FABRIC or _POSIX_FILE_DESCRIPTOR (as

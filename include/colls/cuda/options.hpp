@@ -5,9 +5,9 @@
 
 namespace colls::inline v1::cuda {
 
-/// The most ranks of a group on one host.
+/// The most ranks that reach each other's memory.
 inline constexpr int max_ranks = 72;
-/// The most ranks of a group on several hosts, of which one has at most max_ranks.
+/// The most ranks of a group.
 inline constexpr int max_ranks_of_hosts = 1024;
 
 /// How a call moves its data.

@@ -22,6 +22,7 @@
 #include <new>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace {
@@ -257,8 +258,13 @@ int run_processes(int who, const char* name, const std::string& setting) {
     });
 }
 
+/// Data between processes that do not reach each other's memory go through the host, if the program can form a group
+/// for that: where the library is compiled apart, any program can.
+bool goes_far() { return colls::detail::bootstrap_of_program.load() != nullptr; }
+
 /// Returns whether a rank has reached call k.
 bool processes(const char* call, int k, int who, bool must_fail) {
+    must_fail = must_fail && !(goes_far() && std::string_view(call).starts_with("cudaIpc"));
     const int status = run_processes(who, "EMULATED_FAIL", std::string(call) + ":" + std::to_string(k));
     const std::string what = text_of(call, k, who);
     expect(status == 0, what + "the program ends with status " + std::to_string(status));
@@ -350,13 +356,15 @@ void one_device_each(const char* a, const char* b, const char* c, bool slices, b
     }
 }
 
-/// No device reaches another one's memory: processes cannot make a group, devices of one process go through the host.
+/// No device reaches another one's memory: processes make a group if they can form one without it, devices of one
+/// process go through the host.
 void no_peer_access() {
     int status = run_processes(all_ranks, "EMULATED_PEERS", "0");
     for (int r = 0; r < n; ++r) {
         const outcome& o = outcomes[r];
-        expect(status == 0 && o.what == outcome::error && o.code == errc::peer_failed && o.gave_all_back &&
-                   std::strstr(o.text, "no peer access between them"),
+        const bool refused = o.what == outcome::error && o.code == errc::peer_failed &&
+                             std::strstr(o.text, "no peer access between them");
+        expect(status == 0 && o.gave_all_back && (goes_far() ? o.what == outcome::right : refused),
             std::string("no peer access: ") + o.text);
     }
     status = in_process([] {
@@ -439,7 +447,7 @@ void run() {
     other_devices("2,1,0", false, "ranks 0 and 2 name the same device, 0000:01:00.0 (number 0 and 2)");
     one_device_each("2", "0", "1", false, true, "");
     one_device_each("2", "0", "2", false, false, "ranks 0 and 2 name the same device, 0000:03:00.0 (number 0 and 0)");
-    one_device_each("0", "1", "2", true, false, "a MIG slice reaches no other GPU instance");
+    one_device_each("0", "1", "2", true, goes_far(), goes_far() ? "" : "a MIG slice reaches no other GPU instance");
     one_device_each("1", "0", "1", true, false, "ranks 0 and 2 name the same device, 0000:01:00.0");
 }
 

@@ -7,9 +7,11 @@
 
 #include <cuda.h>
 
+#include <dlfcn.h>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string_view>
 
 namespace colls::inline v1::cuda::detail {
@@ -60,6 +62,39 @@ inline device_uuid uuid_of(int number) {
     call_driver("cuDeviceGet", &device, number);
     call_driver("cuDeviceGetUuid", &uuid, device);
     return std::to_array(uuid.bytes);
+}
+
+/// A part of a fabric of GPUs, perhaps of several hosts (NVLink), which map each other's memory. All zero: of none.
+struct fabric_clique {
+    unsigned char cluster[16];
+    std::uint32_t number;
+    bool operator==(const fabric_clique&) const = default;
+};
+/// That of a device, by its PCI address. The management library says it (nvmlGpuFabricInfo_t), which nothing links.
+inline fabric_clique clique_of(const char* pci) {
+    static void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+    const auto call = [](const char* name, auto... x) {
+        void* const f = library != nullptr ? dlsym(library, name) : nullptr;
+        return f != nullptr && reinterpret_cast<int (*)(decltype(x)...)>(f)(x...) == 0;
+    };
+    struct {
+        unsigned char cluster[16];
+        int status;
+        unsigned clique;
+        unsigned char state;
+    } info{};
+    fabric_clique c{};
+    void* device = nullptr;
+    if (!call("nvmlInit_v2")) return c;
+    constexpr int completed = 3;
+    if (call("nvmlDeviceGetHandleByPciBusId_v2", pci, &device) &&
+        call("nvmlDeviceGetGpuFabricInfo", device, static_cast<void*>(&info)) && info.state == completed &&
+        info.status == 0 && std::memcmp(info.cluster, c.cluster, sizeof c.cluster) != 0) {
+        std::memcpy(c.cluster, info.cluster, sizeof c.cluster);
+        c.number = info.clique;
+    }
+    call("nvmlShutdown");
+    return c;
 }
 
 /// A dma-buf of memory from cudaMalloc on the current device, in whole pages; none where the driver exports none.

@@ -47,7 +47,8 @@ public:
     void set_network(communicator&& network) { network_ = std::move(network); }
     /// Makes places for the groups of the channels: on rank 0, which tells the others.
     void make_places(std::uint64_t* places) {
-        for (int i = 0; i < memory_.layout.groups(); ++i) places[i] = by_messages().create(network_.size());
+        extend::message_group& g = *network_.context().backend->by_messages();
+        for (int i = 0; i < memory_.layout.groups(); ++i) places[i] = g.create(network_.size());
     }
     /// Joins those groups. Collective.
     void connect(const std::uint64_t* places) {
@@ -120,15 +121,6 @@ public:
     }
 
 private:
-    extend::message_group& by_messages() {
-        extend::message_group* const g = network_.context().backend->by_messages();
-        if (g == nullptr)
-            throw error(errc::unsupported,
-                "the ranks are on several hosts for CUDA, and share memory all the same: set COLLS_HOST alike for all "
-                "ranks of a host");
-        return *g;
-    }
-
     const int device_;
     pinned_memory pinned_;
     device_memory gpu_windows_;

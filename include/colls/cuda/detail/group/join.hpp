@@ -4,6 +4,7 @@
 
 #include <colls/bootstrap/member_exchange.hpp>
 #include <colls/cuda/detail/driver.hpp>
+#include <colls/cuda/detail/far/domains.hpp>
 #include <colls/cuda/detail/far/near_device.hpp>
 #include <colls/cuda/detail/group/joint_steps.hpp>
 #include <colls/cuda/detail/group/local_ranks.hpp>
@@ -20,6 +21,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace colls::inline v1 {
@@ -66,16 +68,10 @@ struct joined_rank {
     std::unique_ptr<buffer_sharing> sharing;  ///< likewise
 };
 
-/// A number that is the same in all processes of a host, and differs between hosts. COLLS_HOST divides them further.
-inline std::uint64_t host_identity() {
-    std::uint64_t h = 0xcbf29ce484222325ull;
-    const auto add = [&h](std::string_view text) {
-        for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
-    };
-    const v1::detail::host_label boot = v1::detail::boot_of_host();
-    add({boot.text, sizeof boot.text});
-    if (const char* const name = v1::detail::variable("COLLS_HOST")) add(name);
-    return h;
+/// The number of a text; of two, one behind the other.
+inline std::uint64_t number_of(std::string_view text, std::uint64_t before = 0xcbf29ce484222325ull) {
+    for (const char c : text) before = (before ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+    return before;
 }
 
 /// The blocks from which cudaMalloc serves small requests.
@@ -85,7 +81,9 @@ inline constexpr std::uint64_t block_bytes = 2 << 20;
 struct process_info {
     std::int32_t succeeded;  ///< in every step so far; else `why` says what has failed
     std::int32_t channels, device_number;
-    std::uint64_t host;
+    std::uint64_t host;   ///< the same in all processes of a host, and of one COLLS_HOST
+    std::uint64_t named;  ///< by COLLS_HOST
+    fabric_clique clique;
     char device[32];  ///< PCI bus id: for texts
     device_uuid uuid;
     process_name process;
@@ -94,10 +92,12 @@ struct process_info {
     std::uint64_t window_bytes;  ///< of multicast memory; 0: none is asked for
     cuda::protocol protocol;
     std::uint64_t workspace_bytes, arena_bytes;
-    std::uint64_t offset;       ///< of the workspace in the allocation that `memory` names
-    cudaIpcMemHandle_t memory;  ///< the workspace, with the arena behind it
-    std::uint64_t granule;      ///< of multicast memory
-    std::uint64_t socket;       ///< where it is handed out
+    std::uint64_t offset;   ///< of the workspace in the allocation that `memory` names
+    shared_piece memory;    ///< the workspace, with the arena behind it
+    std::uint64_t granule;  ///< of multicast memory
+    std::uint64_t socket;   ///< where it is handed out
+    std::int32_t goes_far;  ///< the program has what ranks take that do not reach each other's memory
+    std::uint8_t unreached[max_ranks_of_hosts];  ///< 1 for each rank whose memory cannot be opened
     char why[320];
 };
 
@@ -145,10 +145,17 @@ public:
         shared_allocations& memory = *joined_.memory;
         attempt([&] { describe(); });
         exchange();
-        attempt([&] { allocate(memory); });
-        exchange();
-        attempt([&] { map(memory); });
-        exchange();
+        domain_ = domains_of(n_, [&](int a, int b) {
+            return of(a).host == of(b).host ||
+                   (of(a).clique == of(b).clique && of(a).clique != fabric_clique{} && of(a).named == of(b).named);
+        });
+        do {
+            attempt([&] { allocate(memory); });
+            exchange();
+            attempt([&] { map(memory); });
+            tell();
+        } while (begin_anew(memory));
+        throw_if_failed();
         attempt([&] { connect(memory); });
         exchange();  // every workspace is ready before any rank's kernel accesses it
         make_multicast();
@@ -167,8 +174,12 @@ private:
                     .text(),
                 rank_);
         const device_guard guard(device_);
-        own_.host = host_identity();
+        const char* const name = v1::detail::variable("COLLS_HOST");
+        const v1::detail::host_label boot = v1::detail::boot_of_host();
+        own_.named = number_of(name != nullptr ? name : "");
+        own_.host = number_of(name != nullptr ? name : "", number_of({boot.text, sizeof boot.text}));
         own_.process = own_process();
+        own_.goes_far = v1::detail::bootstrap_of_program.load(std::memory_order_relaxed) != nullptr;
         own_.device_number = device_;
         own_.channels = o_.channels > 0 ? o_.channels : default_channels(device_);
         own_.scratch_bytes = o_.scratch_bytes;
@@ -190,14 +201,22 @@ private:
         check(cudaDeviceGetPCIBusId(own_.device, sizeof own_.device, device_), "cudaDeviceGetPCIBusId", rank_);
         for (int d = 0; d < devices; ++d) visible_.push_back(uuid_of(d));
         own_.uuid = visible_[static_cast<std::size_t>(device_)];
+        own_.clique = clique_of(own_.device);
+        if (own_.clique != fabric_clique{}) try {
+                mapped_buffer().create(device_, block_bytes);
+            } catch (const error&) {  // as where the system gives it no channel for such memory
+                own_.clique = {};
+            }
     }
     void allocate(shared_allocations& memory) {
         int channels = own_.channels;
         bool several_hosts = false;
+        by_fabric_ = false;
         for (int r = 0; r < n_; ++r) {
             const process_info& p = of(r);
             channels = std::min(channels, p.channels);
-            several_hosts = several_hosts || p.host != own_.host;
+            several_hosts = several_hosts || !is_near(r);
+            by_fabric_ = by_fabric_ || (is_near(r) && p.host != own_.host);
             if (p.scratch_bytes != own_.scratch_bytes || p.packet_bytes != own_.packet_bytes ||
                 p.small_bytes != own_.small_bytes || p.middle_bytes != own_.middle_bytes ||
                 p.chunk_bytes != own_.chunk_bytes || p.protocol != own_.protocol ||
@@ -220,11 +239,6 @@ private:
                                       << "): give each a device of its own, or set options.share_devices")
                             .text(),
                         rank_, r);
-        if (!several_hosts && n_ > max_ranks)
-            throw error(errc::unsupported,
-                (error_text() << "a group on one host has 1 to " << max_ranks << " ranks, and this one has " << n_)
-                    .text(),
-                rank_);
         if (several_hosts) channels = std::min(channels, o_.far_channels);
         joined_.ranks = std::make_unique<local_ranks>(n_, device_, channels, o_);
         if (several_hosts) make_far(channels);
@@ -233,53 +247,92 @@ private:
         // but the group's memory is exported if it takes whole blocks.
         const std::uint64_t bytes = own_.workspace_bytes + o_.arena_bytes;
         own_.arena_bytes = (bytes + block_bytes - 1) / block_bytes * block_bytes - own_.workspace_bytes;
-        memory.owned.emplace_back(device_, own_.workspace_bytes + own_.arena_bytes);
+        const std::uint64_t all = own_.workspace_bytes + own_.arena_bytes;
+        if (by_fabric_) {
+            memory.devices = {device_};
+            memory.by_fabric = std::make_unique<mapped_buffer>();
+            own_.memory = memory.by_fabric->create(device_, all);
+            own_.offset = 0;
+            workspace_ = memory.by_fabric->data();
+            return;
+        }
+        workspace_ = memory.owned.emplace_back(device_, all).data();
         const device_guard guard(device_);
-        const std::byte* const at = memory.owned[0].data();
-        own_.offset = reinterpret_cast<std::uint64_t>(at) - allocation_of(at).begin;
-        check(cudaIpcGetMemHandle(&own_.memory, memory.owned[0].data()), "cudaIpcGetMemHandle", rank_);
+        own_.offset = reinterpret_cast<std::uint64_t>(workspace_) - allocation_of(workspace_).begin;
+        own_.memory = {shared_piece::ipc, all, {}};
+        cudaIpcMemHandle_t handle{};
+        const cudaError_t code = cudaIpcGetMemHandle(&handle, workspace_);
+        if (code != cudaSuccess && n_ > 1 && !own_.goes_far) check(code, "cudaIpcGetMemHandle", rank_);
+        if (code != cudaSuccess) own_.memory.bytes = 0, cudaGetLastError();
+        std::memcpy(own_.memory.handle, &handle, sizeof handle);
     }
     void map(shared_allocations& memory) {
         // From here on other processes may have mapped this rank's memory. All ranks come here, or none does.
-        memory.synchronise_processes = std::move(meet_);
-        const device_guard guard(device_);
-        memory.mapped.reserve(all_.size());
+        if (meet_) memory.synchronise_processes = std::exchange(meet_, nullptr);
+        error_text why;
         for (int r = 0; r < n_; ++r) {
-            const process_info& p = of(r);
-            void* at = memory.owned[0].data();
-            if (p.host != own_.host) {
-                at = far_->memory().shadow(r);
-            } else if (r != rank_) {
-                at = opened(r);
-                memory.mapped.push_back(at);
-                at = static_cast<std::byte*>(at) + p.offset;  // what is opened is the whole allocation
-            }
-            workspaces_[static_cast<std::size_t>(r)] = static_cast<std::byte*>(at);
+            std::byte*& at = workspaces_[static_cast<std::size_t>(r)];
+            at = !is_near(r) ? far_->memory().shadow(r) : r != rank_ ? opened(r, memory.mapped, why) : workspace_;
+            own_.unreached[r] = at == nullptr;
         }
+        if (why.empty()) return;
+        if (!own_.goes_far) why << ": form the host's group by colls::world(), and data go through the host";
+        throw error(errc::peer_failed, why.text(), rank_);
     }
-    /// The memory of another rank of this host. A device that this process does not see cannot be asked for access.
-    void* opened(int r) const {
+    /// The memory of another rank of this domain; null, and a text, where it is not reached. A device that this process
+    /// does not see cannot be asked for access.
+    std::byte* opened(int r, buffer_mappings& mapped, error_text& why) const {
         const process_info& p = of(r);
         const auto seen = std::find(visible_.begin(), visible_.end(), p.uuid);
         int can = 1;
         if (seen != visible_.end() && p.uuid != own_.uuid)
             check(cudaDeviceCanAccessPeer(&can, device_, static_cast<int>(seen - visible_.begin())),
                 "cudaDeviceCanAccessPeer", rank_);
-        void* at = nullptr;
-        const cudaError_t code = can == 0 ? cudaErrorPeerAccessUnsupported
-                                          : cudaIpcOpenMemHandle(&at, p.memory, cudaIpcMemLazyEnablePeerAccess);
-        if (code == cudaSuccess) return at;
-        cudaGetLastError();
-        throw error(errc::peer_failed,
-            (error_text() << "colls: cuda: rank " << rank_ << " on device " << device_ << " cannot reach rank " << r
-                          << " on device " << p.device << ": "
-                          << (can == 0 ? "no peer access between them: " : "cudaIpcOpenMemHandle failed: ")
-                          << cudaGetErrorString(code)
-                          << (seen == visible_.end() ? " (a MIG slice reaches no other GPU instance)" : "")
-                          << ": start each process with another COLLS_HOST, and data go through the host")
-                .text(),
-            rank_, r);
+        try {
+            if (can == 0) throw error(errc::unsupported, "no peer access between them");
+            if (p.memory.bytes == 0)
+                throw error(errc::unsupported, "cudaIpcGetMemHandle failed there: its system has no CUDA IPC (WSL)");
+            auto m = std::make_unique<mapped_buffer>();
+            const std::uint64_t at = m->map(device_, {p.memory}, {});  // the whole allocation
+            mapped.push_back(std::move(m));
+            return reinterpret_cast<std::byte*>(at + p.offset);
+        } catch (const error& e) {
+            if (why.empty())
+                why << "colls: cuda: rank " << rank_ << " on device " << device_ << " cannot reach rank " << r
+                    << " on device " << p.device << ": " << v1::detail::quoted(e.what())
+                    << (seen == visible_.end() && p.host == own_.host ? " (a MIG slice reaches no other GPU instance)"
+                                                                      : "");
+            return nullptr;
+        }
     }
+
+    // Domains: ranks that reach each other's memory. Data between them go by the proxies, as between hosts.
+
+    /// The lowest rank of the domain stands for it.
+    int domain_of(int r) const { return domain_[static_cast<std::size_t>(r)]; }
+    bool is_near(int r) const { return domain_of(r) == domain_of(rank_); }
+    /// After a step: do all ranks begin anew, since some do not reach each other? They are then divided. Else the step
+    /// has failed where a rank says so.
+    bool begin_anew(shared_allocations& memory) {
+        const auto misses = [&](int a, int b) { return of(a).unreached[b] != 0; };
+        int first = none;
+        for (int r = n_; r-- > 0;) {
+            const bool reaches = std::count(std::begin(of(r).unreached), std::end(of(r).unreached), 1) == 0;
+            if (!of(r).goes_far || (reaches && !of(r).succeeded)) return false;
+            if (!reaches) first = r;
+        }
+        if (first == none) return false;
+        if (first == rank_) v1::detail::say(error_text() << "colls: " << own_.why << ": such data go through the host");
+        domain_ = domains_of(
+            n_, [&](int a, int b) { return domain_of(a) == domain_of(b) && !misses(a, b) && !misses(b, a); });
+        std::fill(std::begin(own_.unreached), std::end(own_.unreached), std::uint8_t{0});
+        memory.mapped.clear();
+        tell();  // no rank has mapped the memory of another one
+        memory.owned.clear();
+        memory.by_fabric.reset();
+        return true;
+    }
+
     void connect(shared_allocations& memory) {
         // The regions of each rank: absolute, exported, and none of a user yet.
         std::vector<std::uint64_t> regions(all_.size() * shared_address::most_regions);
@@ -290,11 +343,11 @@ private:
             processes.push_back(of(r).host == own_.host ? watched(of(r).process) : descriptor{});
         }
         joined_.ranks->connect({rank_}, workspaces_, regions);
-        std::byte* const arena_at = memory.owned[0].data() + own_.workspace_bytes;
+        std::byte* const arena_at = workspace_ + own_.workspace_bytes;
         joined_.ranks->export_memory(arena_at, own_.arena_bytes);
         memory.arena = std::make_shared<device_arena>(arena_at, own_.arena_bytes);
         joined_.sharing = std::make_unique<buffer_sharing>(
-            *joined_.ranks, rank_, v1::detail::value_exchange<Host, share_info>(host_));
+            *joined_.ranks, rank_, v1::detail::value_exchange<Host, share_info>(host_), by_fabric_);
         joined_.watch = std::make_unique<peer_watch>(*joined_.ranks, std::move(processes),
             [&context = host_.context(), rank = rank_](int& peer, error_text& why) {
                 const v1::detail::poison_state& p = context.memory.poison();
@@ -330,7 +383,8 @@ private:
         v1::detail::descriptor file;
         std::uint64_t granule = 0;
         const bool is_made = succeeds([&] {
-            if (far_) throw error(errc::unsupported, "its ranks are on several hosts");
+            if (far_ || by_fabric_)
+                throw error(errc::unsupported, "its ranks are on several hosts, or do not reach each other");
             for (int r = 0; r < n_; ++r)
                 if (r != rank_ && of(r).uuid == own_.uuid)
                     throw error(errc::unsupported,
@@ -384,20 +438,12 @@ private:
 
     void make_far(int channels) {
         std::vector<std::uint8_t> places;
-        std::vector<int> host_of;
         int first = 0, each = n_, here = 0;
-        while (first < n_ && of(first).host == of(0).host) ++first;
+        while (first < n_ && domain_of(first) == 0) ++first;
         for (int r = 0; r < n_; ++r) {
-            const bool near = of(r).host == own_.host, begins = r % first == 0;
-            if (near && here == max_ranks)
-                throw error(errc::unsupported,
-                    (error_text() << "more than " << max_ranks << " ranks are on the host of rank " << rank_).text(),
-                    rank_);
+            const bool near = is_near(r), begins = r % first == 0;
             places.push_back(near ? static_cast<std::uint8_t>(here++) : far_memory::elsewhere);
-            int q = 0;  // the lowest rank of its host
-            while (of(q).host != of(r).host) ++q;
-            host_of.push_back(q);
-            if (n_ % first != 0 || (r > 0 && (of(r).host != of(r - 1).host) != begins)) each = 0;
+            if (n_ % first != 0 || (r > 0 && (domain_of(r) != domain_of(r - 1)) != begins)) each = 0;
         }
         if (each != 0) each = first;
         // far_piece::at has 32 bits.
@@ -405,7 +451,7 @@ private:
         const near_device there(own_.device);  // the windows are pinned where they are touched first
         auto f = std::make_unique<far_group>(device_, std::move(places), far_layout{n_, channels, window, 1024});
         far_ = f.get();
-        joined_.ranks->set_far(std::move(f), host_of, each);
+        joined_.ranks->set_far(std::move(f), domain_, each);
     }
     /// Connects the proxies. Every rank has a step that may fail, and exchanges of its own in between.
     void reach_other_hosts() {
@@ -467,6 +513,9 @@ private:
     joined_rank joined_;
     far_group* far_ = nullptr;          // where there are other hosts
     std::vector<device_uuid> visible_;  ///< the devices that this process sees, by their numbers
+    std::vector<int> domain_;           ///< of each rank, the lowest rank of those that reach each other's memory
+    bool by_fabric_ = false;            ///< ranks of other hosts reach this one's memory
+    std::byte* workspace_ = nullptr;
     std::vector<std::byte*> workspaces_;
     std::function<void()> meet_;  ///< a barrier over all processes, which allocates nothing
 };

@@ -262,7 +262,7 @@ public:
         reachable_memory m = reachable_;
         if (!reached) m.all = 0;
         m.shared = shared_;
-        return m.address_of(address, bytes, reached);
+        return m.address_of(address, bytes);
     }
     /// Between processes: the others reach these bytes only, as region `exported`.
     void export_memory(const std::byte* at, std::size_t bytes) {

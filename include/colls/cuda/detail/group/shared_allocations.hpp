@@ -4,6 +4,7 @@
 
 #include <colls/cuda/detail/group/device_arena.hpp>
 #include <colls/cuda/detail/group/multicast_memory.hpp>
+#include <colls/cuda/detail/group/shared_buffers.hpp>
 #include <colls/cuda/detail/runtime.hpp>
 
 #include <exception>
@@ -21,7 +22,8 @@ struct shared_allocations {
     std::vector<pinned_memory> pinned;            ///< instead, where devices do not reach each other's memory
     std::vector<int> devices;                     ///< whose kernels access it, beside those of `owned`
     std::unique_ptr<multicast_memory> multicast;  ///< where it was asked for and is there
-    std::vector<void*> mapped;                    ///< memory of other processes, opened by CUDA IPC
+    std::unique_ptr<mapped_buffer> by_fabric;     ///< in place of `owned`, where ranks of other hosts reach it
+    buffer_mappings mapped;                       ///< memory of other processes
     std::function<void()> synchronise_processes;  ///< a barrier over all processes; throws if one does not come
     std::shared_ptr<device_arena> arena;          ///< of owned memory that other processes have mapped
 
@@ -30,11 +32,12 @@ struct shared_allocations {
     ~shared_allocations() {
         for (const device_memory& m : owned) synchronise(m.device());
         for (const int d : devices) synchronise(d);
-        for (void* const m : mapped) cudaIpcCloseMemHandle(m);
+        mapped.clear();
         if (synchronise_processes) try {
                 synchronise_processes();
             } catch (const std::exception&) {  // a process is late or dead, and its kernel may still be running
                 for (device_memory& m : owned) m.leak();
+                static_cast<void>(by_fabric.release());
                 static_cast<void>(multicast.release());
             }
     }

@@ -72,8 +72,9 @@ public:
             check(cudaIpcOpenMemHandle(&opened_, handle, cudaIpcMemLazyEnablePeerAccess), "cudaIpcOpenMemHandle");
             return reinterpret_cast<std::uint64_t>(opened_);
         }
-        for (const shared_piece& p : pieces) reserved_ += p.bytes;
-        call_driver("cuMemAddressReserve", &at_, reserved_, std::size_t{0}, CUdeviceptr{0}, 0ull);
+        std::size_t bytes = 0;
+        for (const shared_piece& p : pieces) bytes += p.bytes;
+        reserve(bytes);
         auto file = files.begin();
         for (const shared_piece& p : pieces) {
             shared_piece copy = p;
@@ -82,18 +83,51 @@ public:
             held_handle imported;  // a mapping outlives its handle
             call_driver("cuMemImportFromShareableHandle", &imported.h, from,
                 by_file ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : fabric_handles);
-            call_driver("cuMemMap", at_ + mapped_, std::size_t{p.bytes}, std::size_t{0}, imported.h, 0ull);
-            mapped_ += p.bytes;
+            add(imported.h, p.bytes);
         }
+        allow(device);
+        return at_;
+    }
+    /// Makes memory of the device that processes of its fabric may map, of whole granules; it begins as zeros. Returns
+    /// how they get it. Throws what the driver reports.
+    shared_piece create(int device, std::size_t bytes) {
+        const device_guard there(device);
+        shared_piece p{shared_piece::fabric, bytes, {}};
+        CUmemAllocationProp about{};
+        about.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+        about.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        about.location.id = device;
+        about.requestedHandleTypes = fabric_handles;
+        held_handle made;
+        call_driver("cuMemCreate", &made.h, bytes, const_cast<const CUmemAllocationProp*>(&about), 0ull);
+        call_driver("cuMemExportToShareableHandle", static_cast<void*>(p.handle), made.h, fabric_handles, 0ull);
+        reserve(bytes);
+        add(made.h, bytes);
+        allow(device);
+        const private_stream stream(device);
+        check(cudaMemsetAsync(data(), 0, bytes, stream.get()), "cudaMemsetAsync");
+        check(cudaStreamSynchronize(stream.get()), "cudaStreamSynchronize");
+        return p;
+    }
+    std::byte* data() const { return reinterpret_cast<std::byte*>(at_); }
+
+private:
+    void reserve(std::size_t bytes) {
+        call_driver("cuMemAddressReserve", &at_, bytes, std::size_t{0}, CUdeviceptr{0}, 0ull);
+        reserved_ = bytes;
+    }
+    void add(CUmemGenericAllocationHandle what, std::size_t bytes) {
+        call_driver("cuMemMap", at_ + mapped_, bytes, std::size_t{0}, what, 0ull);
+        mapped_ += bytes;
+    }
+    void allow(int device) {
         CUmemAccessDesc access{};
         access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
         access.location.id = device;
         access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
         call_driver("cuMemSetAccess", at_, reserved_, const_cast<const CUmemAccessDesc*>(&access), std::size_t{1});
-        return at_;
     }
 
-private:
     void* opened_ = nullptr;
     CUdeviceptr at_ = 0;
     std::size_t reserved_ = 0, mapped_ = 0;
@@ -175,10 +209,12 @@ class shared_range;
 /// the host group and of the environment.
 class buffer_sharing : joint_steps<share_info> {
 public:
-    buffer_sharing(local_ranks& ranks, int rank, info_exchange exchange)
+    /// by_fabric: ranks of other hosts map this one's buffers, too.
+    buffer_sharing(local_ranks& ranks, int rank, info_exchange exchange, bool by_fabric)
         : joint_steps(rank, ranks.size(), std::move(exchange), "cuda::communicator::share", "shares nothing",
               "could not share"),
-          ranks_(ranks) {}
+          ranks_(ranks),
+          by_fabric_(by_fabric) {}
 
     bool is_foreign() const { return ranks_.is_foreign(); }
     /// Throws on all ranks if one fails; then nothing is mapped.
@@ -261,6 +297,7 @@ private:
     void share_steps(const void* at, std::size_t bytes, std::unique_ptr<shared_range>& made);
 
     local_ranks& ranks_;
+    const bool by_fabric_;
     bool in_use_[shared_address::most_shared] = {};
     bool disagrees_ = false;  ///< ranks have called for different buffers: their calls no longer meet
 };
@@ -299,6 +336,12 @@ inline void buffer_sharing::share_steps(const void* at, std::size_t bytes, std::
         pieces.resize(all_.size());
         begins.resize(all_.size());
         own = describe_buffer(rank_, ranks_.device(), at, bytes);
+        for (const shared_piece& p : own.pieces)
+            if (by_fabric_ && p.by != shared_piece::fabric)
+                throw error(errc::unsupported,
+                    "ranks on other hosts of its fabric cannot map it: take memory of cuMemCreate with "
+                    "requestedHandleTypes CU_MEM_HANDLE_TYPE_FABRIC",
+                    rank_);
         for (const v1::detail::descriptor& f : own.files) files.push_back(f.get());
         own_.pieces = static_cast<std::uint32_t>(own.pieces.size());
         own_.files = static_cast<std::uint32_t>(files.size());

@@ -36,11 +36,9 @@ struct reachable_memory {
     std::int32_t all = 1;
     const byte_span* shared = nullptr;  ///< [shared_address::most_shared], empty where there is none; or null
 
-    /// `is_exported`: false of memory that is not exported, wherever it lies.
-    constexpr shared_address address_of(std::uint64_t address, std::uint64_t length, bool is_exported = true) const {
+    constexpr shared_address address_of(std::uint64_t address, std::uint64_t length) const {
         if (all != 0) return {address, shared_address::absolute, 0};
-        if (is_exported && exported.has(address, length))
-            return {address - exported.begin, shared_address::exported, 0};
+        if (exported.has(address, length)) return {address - exported.begin, shared_address::exported, 0};
         for (std::uint32_t i = 0; shared != nullptr && i < shared_address::most_shared; ++i)
             if (shared[i].has(address, length)) return {address - shared[i].begin, shared_address::shared + i, 0};
         return {0, shared_address::hidden, 0};

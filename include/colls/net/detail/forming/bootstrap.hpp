@@ -137,7 +137,8 @@ struct trial_peers {
     for (const auto& [host, together] : cores_of) cores = std::min(cores, together.of_group(f.size));
     std::shared_ptr<arena> memory;
     std::shared_ptr<hosts::inter_node_transport> network;
-    const bool by_memory = members.size() > cores_of.size() && cores_of.size() > 1 && !f.env.tcp;
+    const bool by_memory =
+        members.size() > cores_of.size() && (cores_of.size() > 1 || gpu_of_connections) && !f.env.tcp;
     if (by_memory && !(memory = memory_of_host(f, here))) f.throw_without();
     // No member connects before all can.
     const address at = sites[static_cast<std::size_t>(f.rank)].at;
@@ -180,7 +181,8 @@ struct trial_peers {
     processes::detail::dump_on_signal();
     status::open_door();
     meet_members(f, f.env.tcp);
-    const bool talks = f.env.debug != debug_level::warn, by_memory = f.on_one_host() && !f.env.tcp;
+    const bool talks = f.env.debug != debug_level::warn,
+               by_memory = f.on_one_host() && !f.env.tcp && !gpu_of_connections;
     if (talks && by_memory && f.rank == 0) say_what_is_formed(f, false, none);
     communicator comm;
     if (by_memory) comm = group_of_host(f);
