@@ -5,7 +5,6 @@
 
 #include <colls/bootstrap/member_exchange.hpp>
 #include <colls/communicator.hpp>
-#include <colls/net/detail/connection/gpu_of_connections.hpp>
 
 #include <atomic>
 
@@ -15,5 +14,18 @@ namespace colls::inline v1::detail {
 using group_maker = communicator (*)(int rank, int size, member_exchange&);
 inline constinit std::atomic<group_maker> bootstrap_of_program{nullptr};
 void bring_bootstrap();
+
+/// For which GPU a thread makes connections, its PCI address: a transport with several network cards takes one that is
+/// near it. Null: for none.
+inline constinit thread_local const char* gpu_of_connections = nullptr;
+
+/// While it lives, its thread makes connections for that GPU.
+class connections_for_gpu {
+public:
+    explicit connections_for_gpu(const char* pci) { gpu_of_connections = pci; }
+    connections_for_gpu(const connections_for_gpu&) = delete;
+    connections_for_gpu& operator=(const connections_for_gpu&) = delete;
+    ~connections_for_gpu() { gpu_of_connections = nullptr; }
+};
 
 }  // namespace colls::inline v1::detail
