@@ -1,5 +1,5 @@
-// How a part of the library that has threads of its own forms groups for them: on connections that no other thread
-// uses.
+// How other parts of the library form groups of processes: on one host, or for threads of their own, on connections
+// that no other thread uses.
 // IWYU pragma: private
 #pragma once
 
@@ -14,6 +14,10 @@ namespace colls::inline v1::detail {
 using group_maker = communicator (*)(int rank, int size, member_exchange&);
 inline constinit std::atomic<group_maker> bootstrap_of_program{nullptr};
 void bring_bootstrap();
+
+/// The group over shared memory where all members are on one host; of no group, on all ranks alike, where they are not,
+/// or one of them cannot have the memory, or `wanted` is false, or COLLS_TRANSPORT is tcp. Errors as of bootstrap.
+communicator group_of_one_host(int rank, int size, member_exchange& exchange, bool wanted);
 
 /// For which GPU a thread makes connections, its PCI address: a transport with several network cards takes one that is
 /// near it. Null: for none.

@@ -6,7 +6,6 @@
 #include <colls/detail/support/rank_error.hpp>
 #include <colls/net/detail/forming/apart.hpp>
 #include <colls/net/detail/forming/host_group.hpp>
-#include <colls/net/detail/forming/one_host.hpp>
 #include <colls/status/detail/door.hpp>
 
 #include <algorithm>

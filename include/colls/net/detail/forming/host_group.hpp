@@ -9,6 +9,8 @@
 #include <colls/net/detail/forming/meeting.hpp>
 #include <colls/net/detail/forming/processes.hpp>
 
+#include <array>
+
 namespace colls::inline v1 {
 
 namespace processes::detail {
@@ -199,8 +201,9 @@ struct forming {
         if (here[0] == rank) a = std::make_shared<arena>(n);
     };
     const auto share = [&] {
-        if (here[0] == rank && n > 1) hand_out(socket, a->file(), n - 1, f.env.timeout, rank, check);
-        if (here[0] != rank) a = std::make_shared<arena>(n, fetch(socket, f.env.timeout, rank, here[0], check));
+        if (here[0] == rank && n > 1) hand_out(socket, std::array{a->file()}, n - 1, f.env.timeout, rank, check);
+        if (here[0] != rank)
+            a = std::make_shared<arena>(n, std::move(fetch(socket, 1, f.env.timeout, rank, here[0], check)[0]));
     };
     if (!f.all_can(false, make) || !f.all_can(true, share)) return nullptr;  // the file is there before others ask
     a->check_others = check;
