@@ -6,7 +6,7 @@
 #include "support/says.hpp"
 
 #include <colls/detail/support/host.hpp>
-#include <colls/net/detail/forming/world.hpp>
+#include <colls/net/detail/forming/rendezvous.hpp>
 
 #include <dirent.h>
 #include <fcntl.h>

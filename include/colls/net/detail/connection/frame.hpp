@@ -214,24 +214,18 @@ inline frame frame_of(const control_message& m) {
     return {.kind = frame_kind::control, .what = m.what, .text_bytes = text, .a = m.a, .b = m.b, .c = m.c};
 }
 
-/// A control message, encoded.
+/// A control message, encoded; by default a welcome.
 struct control_frame {
     control_kind what{};
-    std::size_t bytes = 0;
+    std::size_t bytes = frame_bytes;
     std::byte data[frame_bytes + most_text];
 
-    control_frame() = default;
+    control_frame() { encode(frame{}, data); }
     explicit control_frame(const control_message& m) : what(m.what) {
         const frame f = frame_of(m);
         encode(f, data);
         if (f.text_bytes > 0) std::memcpy(data + frame_bytes, m.text, f.text_bytes);
-        bytes = frame_bytes + f.text_bytes;
-    }
-    static control_frame welcome() {
-        control_frame w;
-        encode(frame{}, w.data);
-        w.bytes = frame_bytes;
-        return w;
+        bytes += f.text_bytes;
     }
     /// Sets the frame's number, which is known only when the frame's connection has been chosen.
     void set_number(std::uint64_t n) { put_little(data + 8, n); }

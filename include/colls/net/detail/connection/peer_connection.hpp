@@ -150,7 +150,7 @@ public:
         static_cast<channel&>(theirs_) = std::move(from);
         if (!shared_->node.watch(theirs_)) return close(theirs_, errno);
         theirs_.accepted();
-        const control_frame welcome = control_frame::welcome();
+        const control_frame welcome;
         ++theirs_.frames_written;
         if (const int code = send_all(theirs_, welcome.data, welcome.bytes, 0)) stop_writing(theirs_, code);
         if (!shared_->closing) connect();
@@ -256,7 +256,6 @@ private:
     connection_socket& control_socket() { return lower_ ? theirs_ : own_; }
     const connection_socket& message_socket() const { return lower_ ? own_ : theirs_; }
     bool is_awaiting() const { return !inbox_.empty() && (awaited_ || !shared_->receives_always); }
-    static bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK; }
 
     // ---- the sockets ----
 
@@ -409,7 +408,7 @@ private:
     }
     void write_failed(connection_socket& s) {
         s.writable = false;
-        if (!would_block()) stop_writing(s, errno);
+        if (!may_try_again(errno)) stop_writing(s, errno);
     }
     connection_socket* socket_for_control() {
         if (control_on_) return control_on_;
@@ -463,7 +462,7 @@ private:
         const std::size_t bytes = n > 0 ? static_cast<std::size_t>(n) : 0;
         // Less than there was room for: the socket is empty. If it has hung up, the next read says how it ended.
         if (bytes < sum_of(v, count)) s.readable = s.hung_up && n > 0;
-        if (n == 0 || (n < 0 && !would_block())) close(s, n == 0 ? 0 : errno);
+        if (n == 0 || (n < 0 && !may_try_again(errno))) close(s, n == 0 ? 0 : errno);
         return bytes;
     }
     // False: a control message that is not to be reported now.

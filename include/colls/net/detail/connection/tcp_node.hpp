@@ -182,7 +182,7 @@ private:
                 if (errno == ECONNABORTED || errno == EINTR) continue;
                 // Where the process has no descriptor left, every poll tries again, and what waits for a peer fails.
                 const int code = errno;
-                listening_.readable = code != EAGAIN && code != EWOULDBLOCK;
+                listening_.readable = !may_try_again(code);
                 if (listening_.readable) make_room(false, 0);
                 if (is_exhausted(code))
                     for (tcp_connection_owner* t : transports_) t->connections_exhausted(code);

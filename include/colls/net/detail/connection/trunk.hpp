@@ -191,7 +191,6 @@ private:
         l.lands = nullptr;
         below_.peer(world).receives().pieces().move_to(l.segment.get(), false);
     }
-    void idle(double seconds) { below_.idle(seconds); }
     /// Takes the next envelope or segment, and posts the receive for what follows. False: it has not arrived.
     bool take(int world) {
         link& l = at(world);
@@ -314,7 +313,7 @@ public:
         reporting_ = false;
     }
     void idle(double seconds) override {
-        if (reports_.empty()) over_.idle(seconds);
+        if (reports_.empty()) over_.below_.idle(seconds);
     }
 
 private:

@@ -2,10 +2,9 @@
 // library would not have written are no record.
 //
 //   rank 0 -> peer   challenge   a random number
-//   peer -> rank 0   hello       the peer's rank, another random number, and a digest of all that with the group's
-//   token rank 0 -> peer   reply       accepted, or refused and why; with a digest. Later replies name the missing
-//   ranks, and
-//                                the last one says that all have come
+//   peer -> rank 0   hello       the peer's rank, another random number, and a digest of all that with the token
+//   rank 0 -> peer   reply       accepted, or refused and why, with a digest; later ones name the missing ranks,
+//                                and the last one says that all have come
 //
 // The token itself never travels. Neither side trusts the other before that one has shown that it knows the token: so a
 // stray connection or another job can neither join the group nor take a rank from it. The digests do not protect what
