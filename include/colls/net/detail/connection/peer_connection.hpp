@@ -279,15 +279,15 @@ private:
         connect();
     }
     void check_connecting() {
-        const connection_state state = connected(own_.fd.get());
-        if (state.is == connection_state::no) {
+        const std::optional<int> failed = connected(own_.fd.get());
+        if (!failed) {
             // The system repeats a first packet only after a second, if it is lost, or dropped by a process that just
             // dies.
             if (attempts_ < most_attempts && seconds_now() - attempted_at_ > first_attempt * (1 << 2 * (attempts_ - 1)))
                 connect_again();
             return;
         }
-        if (state.is == connection_state::failed) return close(own_, state.error);
+        if (*failed != 0) return close(own_, *failed);
         own_.cover = cover_of(true);
         std::byte hello[peer_hello_bytes];
         encode(peer_hello{shared_->group, shared_->rank, peer_}, hello);
