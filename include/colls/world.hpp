@@ -22,5 +22,5 @@ communicator world();
 }  // namespace colls::inline v1
 
 #ifndef COLLS_SEPARATE
-#include <colls/net/detail/forming/world.hpp>
+#include <colls/net/detail/forming/rendezvous.hpp>
 #endif

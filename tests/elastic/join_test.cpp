@@ -383,7 +383,7 @@ TEST_CASE("join: an endpoint listens at the interface that is named, or at all",
         const descriptor fd = start_connect(a);
         REQUIRE(fd);
         CHECK(wait_for(fd.get(), POLLOUT, seconds_now() + 5));
-        CHECK(connected(fd.get()).is == connection_state::yes);
+        CHECK(connected(fd.get()) == 0);
     }
 }
 

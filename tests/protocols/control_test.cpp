@@ -6,7 +6,7 @@
 #include <colls/collectives.hpp>
 #include <colls/detail/group/rank_context.hpp>
 #include <colls/extend/message_group.hpp>
-#include <colls/messages/detail/control.hpp>
+#include <colls/messages/detail/reports.hpp>
 #include <colls/operators.hpp>
 
 #include <algorithm>

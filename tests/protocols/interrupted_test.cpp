@@ -412,12 +412,12 @@ TEST_CASE("interrupted: a descriptor that is handed out reaches every process th
     for (int& mine : got)
         threads.emplace_back([&mine, number] {
             try {
-                mine = colls::detail::fetch(number, 30, 1, 0, [] {}).release();
+                mine = colls::detail::fetch(number, 1, 30, 1, 0, [] {})[0].release();
             } catch (const colls::error&) {
                 mine = -1;
             }
         });
-    CHECK_NOTHROW(colls::detail::hand_out(number, file.get(), static_cast<int>(got.size()), 30, 0, [] {}));
+    CHECK_NOTHROW(colls::detail::hand_out(number, std::array{file.get()}, static_cast<int>(got.size()), 30, 0, [] {}));
     threads.clear();
     struct stat one{}, other{};
     CHECK(fstat(file.get(), &one) == 0);

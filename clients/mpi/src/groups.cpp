@@ -5,11 +5,12 @@
 #include "held.hpp"
 #include "outstanding.hpp"
 
+#include <colls/bootstrap.hpp>
 #include <colls/bootstrap/member_exchange.hpp>
 #include <colls/collectives.hpp>
 #include <colls/detail/group/rank_context.hpp>
 #include <colls/mpi/detail/beside.hpp>
-#include <colls/net/detail/forming/one_host.hpp>
+#include <colls/net/detail/forming/apart.hpp>
 #include <colls/operation.hpp>
 #include <colls/transports/mpi.hpp>
 

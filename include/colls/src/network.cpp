@@ -7,4 +7,4 @@
 #include <colls/elastic/detail/member.hpp>
 #include <colls/elastic/detail/shrink.hpp>
 #include <colls/messages/detail/messaging_backend.hpp>
-#include <colls/net/detail/forming/world.hpp>
+#include <colls/net/detail/forming/rendezvous.hpp>

@@ -86,9 +86,9 @@ private:
     [[gnu::cold]] std::optional<rendezvous::reply> step(attempt& a) {
         using namespace rendezvous;
         if (a.stage == attempt::connecting) {
-            const connection_state state = connected(a.line.fd());
-            if (state.is == connection_state::failed) fail(a, state.error);
-            if (state.is != connection_state::yes) return {};
+            const std::optional<int> failed = connected(a.line.fd());
+            if (failed && *failed != 0) fail(a, *failed);
+            if (failed != 0) return {};
             a.stage = attempt::challenged;
         }
         if (a.stage == attempt::challenged) {

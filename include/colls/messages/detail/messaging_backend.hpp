@@ -1,6 +1,5 @@
 // The backend of groups whose ranks pass messages: adapts an extend::message_group and its transports. What ranks post
-// is in posts.hpp, messages between two ranks in offers.hpp, what ranks tell each other of failures and waits in
-// reports.hpp.
+// is in posts.hpp, what they tell each other of failures and waits in reports.hpp.
 // IWYU pragma: private, include <colls/extend/message_group.hpp>
 #pragma once
 
@@ -9,7 +8,7 @@
 #include <colls/detail/support/rank_error.hpp>
 #include <colls/extend/message_member.hpp>
 #include <colls/messages/detail/group_to_form.hpp>
-#include <colls/messages/detail/offers.hpp>
+#include <colls/messages/detail/posts.hpp>
 #include <colls/messages/detail/shrink_agreement.hpp>
 
 #include <cstdlib>

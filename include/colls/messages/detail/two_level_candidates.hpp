@@ -17,32 +17,22 @@
 
 namespace colls::inline v1::detail {
 
-/// hierarchical<direct, circulant<>>, for hosts of this many consecutive ranks.
-template <collective C>
-void add_hierarchical(std::vector<candidate>& to, int ranks_per_host) {
-    using family = hierarchical<direct, circulant<>>;
-    if constexpr (colls::provides<family, C>) {
-        const auto s = colls::schedule_of<C>(family{.node = ranks_per_host});
-        const std::string_view name = written_name<family>();
+template <collective C, class Family>
+void add_candidate(std::vector<candidate>& to, const Family& family, std::string_view name, int period = 0) {
+    if constexpr (colls::provides<Family, C>) {
+        const auto s = colls::schedule_of<C>(family);
         to.push_back({.name = name,
             .schedule = any_schedule(s, table_of<std::remove_const_t<decltype(s)>, true>, name),
-            .period = rooted(C) || is_scan(C) ? 0 : ranks_per_host});
+            .period = period});
     }
 }
 /// host_hierarchy of Inter, with all lanes, and with one where the collective lets lanes be chosen.
 template <class Inter, collective C>
 void add_host_hierarchies(std::vector<candidate>& to, host_map hosts, int root) {
     using family = host_hierarchy<Inter>;
-    if constexpr (colls::provides<family, C>) {
-        const auto add = [&](int lanes, std::string_view name) {
-            const auto s = colls::schedule_of<C>(family{.hosts = hosts, .lanes = lanes, .root = root});
-            to.push_back(
-                {.name = name, .schedule = any_schedule(s, table_of<std::remove_const_t<decltype(s)>, true>, name)});
-        };
-        add(0, written_name<family>());
-        static const std::string& leaders = *new std::string(std::string(written_name<family>()) + ", 1 lane");
-        if constexpr (!owned(C)) add(1, leaders);
-    }
+    static const std::string& leaders = *new std::string(std::string(written_name<family>()) + ", 1 lane");
+    add_candidate<C>(to, family{.hosts = hosts, .lanes = 0, .root = root}, written_name<family>());
+    if constexpr (!owned(C)) add_candidate<C>(to, family{.hosts = hosts, .lanes = 1, .root = root}, leaders);
 }
 /// For host_layout::two_levels: hierarchical where hosts have equally many consecutive ranks; else host_hierarchy of
 /// circulant graphs, or of trees where these have no schedule, for a call with that root. Made when first asked for,
@@ -66,7 +56,10 @@ inline candidates two_level_candidates_on(collective what, host_map hosts, int r
     const auto make = [&]<int c>(std::integral_constant<int, c>) {
         constexpr auto it = static_cast<collective>(c);
         if (what != it) return;
-        if (each > 0) return add_hierarchical<it>(made, each);
+        using even = hierarchical<direct, circulant<>>;
+        if (each > 0)
+            return add_candidate<it>(
+                made, even{.node = each}, written_name<even>(), rooted(it) || is_scan(it) ? 0 : each);
         add_host_hierarchies<circulant<>, it>(made, hosts, root);
         if constexpr (rooted(it)) add_host_hierarchies<tree<>, it>(made, hosts, root);
     };

@@ -7,7 +7,7 @@
 #include <colls/detail/support/cores.hpp>
 #include <colls/mpi/detail/beside.hpp>
 #include <colls/mpi/detail/mpi_group.hpp>
-#include <colls/net/detail/forming/one_host.hpp>
+#include <colls/net/detail/forming/apart.hpp>
 #include <colls/transports/mpi.hpp>
 
 namespace colls::inline v1::mpi {

@@ -2,7 +2,7 @@
 // IWYU pragma: private, include <colls/transports/ofi.hpp>
 #pragma once
 
-#include <colls/net/detail/connection/gpu_of_connections.hpp>
+#include <colls/net/detail/forming/apart.hpp>
 #include <colls/net/detail/node/hosts_group.hpp>
 #include <colls/net/detail/node/trial.hpp>
 #include <colls/ofi/detail/ofi_transport.hpp>

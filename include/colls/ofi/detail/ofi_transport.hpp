@@ -33,8 +33,6 @@ public:
         control_->listening = this;
         for (int r = 0; r < size; ++r) peers_.push_back(std::make_unique<ofi::peer>(own_, r));
     }
-    ofi_transport(const ofi_transport&) = delete;
-    ofi_transport& operator=(const ofi_transport&) = delete;
     /// Waits, for `linger` seconds at most, until all that was sent has left; then `control` leaves the group.
     inline ~ofi_transport() override;
 

@@ -32,8 +32,6 @@ public:
         control_->listening = this;
         for (int r = 0; r < size; ++r) peers_.push_back(std::make_unique<rdma::peer>(own_, r));
     }
-    verbs_transport(const verbs_transport&) = delete;
-    verbs_transport& operator=(const verbs_transport&) = delete;
     /// Waits, for `linger` seconds at most, until all that was sent is in the peers' memory; then `control` leaves the
     /// group.
     inline ~verbs_transport() override;

@@ -17,6 +17,7 @@
 #include <colls/net/detail/forming/apart.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -399,9 +400,9 @@ private:
             own_.socket = v1::detail::new_socket_number(rank_);
         }) && succeeds([&] {
             if (rank_ == 0)
-                v1::detail::hand_out(of(0).socket, file.get(), n_ - 1, timeout, rank_, check);
+                v1::detail::hand_out(of(0).socket, std::array{file.get()}, n_ - 1, timeout, rank_, check);
             else
-                m->import(v1::detail::fetch(of(0).socket, timeout, rank_, 0, check).get(), bytes, granule);
+                m->import(v1::detail::fetch(of(0).socket, 1, timeout, rank_, 0, check)[0].get(), bytes, granule);
             m->add();
         }) && succeeds([&] { m->bind(); }) &&
                              succeeds([&] { m->map(); });

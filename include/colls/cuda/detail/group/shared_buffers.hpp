@@ -369,7 +369,7 @@ inline void buffer_sharing::share_steps(const void* at, std::size_t bytes, std::
             if (r == rank_)
                 v1::detail::hand_out(own_.socket, files, near - 1, timeout, rank_, check);
             else if (!ranks_.is_far(r))
-                map_of(r, v1::detail::fetch_all(of(r).socket, of(r).files, timeout, rank_, r, check));
+                map_of(r, v1::detail::fetch(of(r).socket, of(r).files, timeout, rank_, r, check));
         });
         agree();
     }

@@ -97,17 +97,30 @@ private:
     std::size_t got_ = 0;
 };
 
-/// As move_all.
-[[gnu::cold]] inline int send_all(channel& to, const void* data, std::size_t bytes, double until) {
-    const int failed = move_all(to.fd.get(), POLLOUT, static_cast<const char*>(data), bytes, until,
-        [&](const char* at, std::size_t left) { return to.write(at, left); });
-    while (failed == 0 && to.cover && !to.cover->flush(to.fd.get()))
-        if (!wait_for(to.fd.get(), POLLOUT, until)) return ETIMEDOUT;
-    return failed;
+/// Sends or receives (POLLOUT, POLLIN) all bytes by the deadline. Returns 0, or an errno: ETIMEDOUT at the deadline,
+/// ENODATA if the other side has closed the connection before.
+[[gnu::cold]] inline int move_all(channel& c, short events, std::byte* data, std::size_t bytes, double until) {
+    const bool sends = events == POLLOUT;
+    for (std::byte* const end = data + bytes; data != end;) {
+        const auto left = static_cast<std::size_t>(end - data);
+        const ssize_t n = sends ? c.write(data, left) : c.read(data, left);
+        if (n == 0) return ENODATA;
+        if (n > 0)
+            data += n;
+        else if (!may_try_again(errno))
+            return errno;
+        else if (errno != EINTR && !wait_for(c.fd.get(), events, until))
+            return ETIMEDOUT;
+    }
+    while (sends && c.cover && !c.cover->flush(c.fd.get()))
+        if (!wait_for(c.fd.get(), events, until)) return ETIMEDOUT;
+    return 0;
 }
-[[gnu::cold]] inline int receive_all(channel& from, void* data, std::size_t bytes, double until) {
-    return move_all(from.fd.get(), POLLIN, static_cast<char*>(data), bytes, until,
-        [&](char* at, std::size_t left) { return from.read(at, left); });
+inline int send_all(channel& to, const void* data, std::size_t bytes, double until) {
+    return move_all(to, POLLOUT, static_cast<std::byte*>(const_cast<void*>(data)), bytes, until);
+}
+inline int receive_all(channel& from, void* data, std::size_t bytes, double until) {
+    return move_all(from, POLLIN, static_cast<std::byte*>(data), bytes, until);
 }
 
 }  // namespace colls::inline v1::detail

@@ -30,7 +30,6 @@ class frame_reader {
 public:
     frame_reader() = default;
     frame_reader(const frame_reader&) = delete;  // `control_` points into `text_`
-    frame_reader& operator=(const frame_reader&) = delete;
 
     /// Allocates the buffer, of at least frame_bytes + most_text.
     void open(std::size_t buffer_bytes) {

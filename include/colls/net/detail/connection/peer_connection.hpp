@@ -22,11 +22,84 @@
 // IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 
-#include <colls/net/detail/connection/connection_socket.hpp>
 #include <colls/net/detail/connection/stream_transport.hpp>
 #include <colls/net/detail/connection/tcp_node.hpp>
 
+#include <sys/ioctl.h>
+
 namespace colls::inline v1::detail {
+
+/// One of the two sockets of a connection.
+class connection_socket : public watched_socket {
+public:
+    /// Capacity of the reader's buffer: what is read ahead of the receives.
+    static constexpr std::size_t buffer_bytes = 64 << 10;
+
+    frame_reader reader;
+    std::uint64_t frames_written = 0;
+    bool welcomed = false;  ///< the peer has answered the hello: it has accepted this connection
+    bool written = false;   ///< more than the hello
+
+    bool is_unused() const { return stage_ == stage::unused; }
+    bool is_connecting() const { return stage_ == stage::connecting; }
+    bool is_open() const { return !is_unused() && !is_closed(); }
+    /// The hello is behind: frames may arrive.
+    bool carries_frames() const { return stage_ == stage::established || stage_ == stage::read_only; }
+    /// Under TLS nothing follows the hello before the peer is known: else it would be lost where the peer drops that.
+    bool can_write() const { return stage_ == stage::established && is_known(); }
+    bool is_known() const { return !cover || cover->is_known(); }
+    /// It can be written to now, or may be later.
+    bool may_write() const { return stage_ <= stage::established; }
+    bool is_closed() const { return stage_ == stage::closed; }
+    bool has_unread() const { return is_open() && readable && !reader.holding(); }
+    /// The system has bytes to pass on that the peer's system has not acknowledged. If the socket were closed now,
+    /// whatever the peer writes to it would be answered by a reset, and those bytes would be lost.
+    bool has_unacknowledged() {
+        int bytes = 0;
+        if (may_write() && cover && (cover->flush(fd.get()), cover->has_unsent())) return true;
+        return can_write() && ioctl(fd.get(), TIOCOUTQ, &bytes) == 0 && bytes > 0;
+    }
+
+    /// unused -> connecting. `fd` is set afterwards: `close` follows if that fails.
+    void start_connecting() {
+        stage_ = stage::connecting;
+        readable = writable = hung_up = false;
+    }
+    /// -> unused, while no frame has been written: for another attempt.
+    void cancel() {
+        fd.close();
+        cover.reset();
+        frames_written = 0;
+        stage_ = stage::unused;
+    }
+    /// connecting -> established, by the rank that connects: it has sent its hello.
+    void connected() {
+        stage_ = stage::established;
+        writable = true;
+        reader.open(buffer_bytes);
+    }
+    /// unused -> established, by the rank that was connected to.
+    void accepted() {
+        connected();
+        readable = true;
+    }
+    /// established -> read_only: writing has failed, since the peer has closed its side. What it sent before is still
+    /// to be read.
+    void stop_writing() {
+        stage_ = stage::read_only;
+        readable = hung_up = true;
+    }
+    /// -> closed, for good. No node watches it any more.
+    void close() {
+        fd.close();
+        stage_ = stage::closed;
+        readable = writable = false;
+    }
+
+private:
+    enum class stage : std::uint8_t { unused, connecting, established, read_only, closed };
+    stage stage_ = stage::unused;
+};
 
 /// What the peer connections of one transport share.
 struct tcp_transport_state : stream_state {
@@ -77,7 +150,7 @@ public:
         static_cast<channel&>(theirs_) = std::move(from);
         if (!shared_->node.watch(theirs_)) return close(theirs_, errno);
         theirs_.accepted();
-        const control_frame welcome = control_frame::welcome();
+        const control_frame welcome;
         ++theirs_.frames_written;
         if (const int code = send_all(theirs_, welcome.data, welcome.bytes, 0)) stop_writing(theirs_, code);
         if (!shared_->closing) connect();
@@ -183,7 +256,6 @@ private:
     connection_socket& control_socket() { return lower_ ? theirs_ : own_; }
     const connection_socket& message_socket() const { return lower_ ? own_ : theirs_; }
     bool is_awaiting() const { return !inbox_.empty() && (awaited_ || !shared_->receives_always); }
-    static bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK; }
 
     // ---- the sockets ----
 
@@ -207,15 +279,15 @@ private:
         connect();
     }
     void check_connecting() {
-        const connection_state state = connected(own_.fd.get());
-        if (state.is == connection_state::no) {
+        const std::optional<int> failed = connected(own_.fd.get());
+        if (!failed) {
             // The system repeats a first packet only after a second, if it is lost, or dropped by a process that just
             // dies.
             if (attempts_ < most_attempts && seconds_now() - attempted_at_ > first_attempt * (1 << 2 * (attempts_ - 1)))
                 connect_again();
             return;
         }
-        if (state.is == connection_state::failed) return close(own_, state.error);
+        if (*failed != 0) return close(own_, *failed);
         own_.cover = cover_of(true);
         std::byte hello[peer_hello_bytes];
         encode(peer_hello{shared_->group, shared_->rank, peer_}, hello);
@@ -336,7 +408,7 @@ private:
     }
     void write_failed(connection_socket& s) {
         s.writable = false;
-        if (!would_block()) stop_writing(s, errno);
+        if (!may_try_again(errno)) stop_writing(s, errno);
     }
     connection_socket* socket_for_control() {
         if (control_on_) return control_on_;
@@ -390,7 +462,7 @@ private:
         const std::size_t bytes = n > 0 ? static_cast<std::size_t>(n) : 0;
         // Less than there was room for: the socket is empty. If it has hung up, the next read says how it ended.
         if (bytes < sum_of(v, count)) s.readable = s.hung_up && n > 0;
-        if (n == 0 || (n < 0 && !would_block())) close(s, n == 0 ? 0 : errno);
+        if (n == 0 || (n < 0 && !may_try_again(errno))) close(s, n == 0 ? 0 : errno);
         return bytes;
     }
     // False: a control message that is not to be reported now.

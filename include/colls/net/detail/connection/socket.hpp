@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -185,12 +186,9 @@ inline descriptor start_connect(const address& to) {
     return fd;
 }
 
-struct connection_state {
-    enum { no, yes, failed } is = no;
-    int error = 0;  ///< an errno, if it failed
-};
-/// How far the connection is that `start_connect` has started. Never waits.
-inline connection_state connected(int fd) {
+/// How far the connection is that `start_connect` has started: 0, or the errno by which it has failed; nothing yet.
+/// Never waits.
+inline std::optional<int> connected(int fd) {
     pollfd p{fd, POLLOUT, 0};
     if (poll(&p, 1, 0) <= 0) return {};
     int error = 0;
@@ -200,7 +198,7 @@ inline connection_state connected(int fd) {
     if (error == 0 && there.length == 0) error = ENOTCONN;  // the system reports the cause only once
     // A socket may happen to connect to itself: on one host, at a port of the ephemeral range at which nothing listens.
     if (error == 0 && local_address(fd) == there) error = ECONNREFUSED;
-    return {error != 0 ? connection_state::failed : connection_state::yes, error};
+    return error;
 }
 
 /// A timeout for poll(2), rounded up, so that the last millisecond is no busy loop.
@@ -220,22 +218,5 @@ inline bool wait_for(int fd, short events, double until) {
 
 /// The errno of a failed call on a non-blocking socket says that another attempt may succeed.
 inline bool may_try_again(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
-
-/// Sends or receives (POLLOUT, POLLIN) all bytes by the deadline. Returns 0, or an errno: ETIMEDOUT at the deadline,
-/// ENODATA if the other side has closed the connection before.
-template <class Byte, class Move>
-int move_all(int fd, short events, Byte* data, std::size_t bytes, double until, Move move) {
-    for (Byte* const end = data + bytes; data != end;) {
-        const ssize_t n = move(data, static_cast<std::size_t>(end - data));
-        if (n == 0) return ENODATA;
-        if (n > 0)
-            data += n;
-        else if (!may_try_again(errno))
-            return errno;
-        else if (errno != EINTR && !wait_for(fd, events, until))
-            return ETIMEDOUT;
-    }
-    return 0;
-}
 
 }  // namespace colls::inline v1::detail

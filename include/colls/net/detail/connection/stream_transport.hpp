@@ -127,8 +127,6 @@ protected:
 private:
     friend Self;
     stream_connection() = default;
-    stream_connection(const stream_connection&) = delete;
-    stream_connection& operator=(const stream_connection&) = delete;
 
     Self& self() { return static_cast<Self&>(*this); }
 
@@ -179,9 +177,6 @@ void linger_until(message_transport& t, Done done) {
 template <class Connection>
 class stream_transport : public message_transport {
 public:
-    stream_transport(const stream_transport&) = delete;
-    stream_transport& operator=(const stream_transport&) = delete;
-
     std::uint64_t send(int peer, const message_label& label, const piece* pieces, int count) final {
         return at(peer).send(label, pieces, count);
     }

@@ -19,7 +19,6 @@ namespace colls::inline v1::detail {
 /// A socket that a tcp_node watches. Edge-triggered: `readable` and `writable` stay set until a call on the socket says
 /// that it would block.
 struct watched_socket : channel {
-    watched_socket *previous = nullptr, *next = nullptr;  ///< in open_sockets
     bool readable = false, writable = false;
     bool hung_up = false;  ///< the peer has closed its side, or the connection has failed
     int peer = none;       ///< rank of the peer, for the owner
@@ -36,17 +35,11 @@ public:
     }
     void add(watched_socket& s) {
         const std::lock_guard lock(mutex_);
-        s.previous = nullptr;
-        s.next = first_;
-        if (first_) first_->previous = &s;
-        first_ = &s;
+        all_.push_back(&s);
     }
     void remove(watched_socket& s) {
         const std::lock_guard lock(mutex_);
-        if (s.previous == nullptr && first_ != &s) return;  // not in the list
-        (s.previous ? s.previous->next : first_) = s.next;
-        if (s.next) s.next->previous = s.previous;
-        s.previous = s.next = nullptr;
+        std::erase(all_, &s);
     }
 
 private:
@@ -55,12 +48,13 @@ private:
     }
     // Runs with the lock that the parent took before the fork.
     void close_in_child() {
-        for (watched_socket* s = first_; s != nullptr; first_ = s = s->next) s->fd.close();
+        for (watched_socket* const s : all_) s->fd.close();
+        all_.clear();
         mutex_.unlock();
     }
 
     std::mutex mutex_;
-    watched_socket* first_ = nullptr;
+    std::vector<watched_socket*> all_;
 };
 
 /// What a node needs of a transport, for which it watches connections.
@@ -100,8 +94,6 @@ public:
                 errc::unsupported, error_text() << "colls: cannot watch sockets (epoll): " << system_text(errno));
         cover_of(false);  // throws here, if ever
     }
-    tcp_node(const tcp_node&) = delete;
-    tcp_node& operator=(const tcp_node&) = delete;
     ~tcp_node() {
         for (auto& p : pending_) unwatch(*p);
         unwatch(listening_);
@@ -190,7 +182,7 @@ private:
                 if (errno == ECONNABORTED || errno == EINTR) continue;
                 // Where the process has no descriptor left, every poll tries again, and what waits for a peer fails.
                 const int code = errno;
-                listening_.readable = code != EAGAIN && code != EWOULDBLOCK;
+                listening_.readable = !may_try_again(code);
                 if (listening_.readable) make_room(false, 0);
                 if (is_exhausted(code))
                     for (tcp_connection_owner* t : transports_) t->connections_exhausted(code);

@@ -30,6 +30,9 @@ struct envelope_prefix {
     std::uint32_t from = 0;   ///< the sender's rank in that group
     std::uint32_t bytes = 0;  ///< of the message: in the envelope, where they fit, otherwise in a segment that follows
     std::uint64_t consumed = 0;  ///< what the sender of this has taken of the window in the other direction, in all
+
+    static void pass(auto& p, auto& archive) { archive(p.group, p.from, p.bytes, p.consumed); }
+    bool sound() const { return true; }
 };
 inline constexpr std::size_t envelope_prefix_bytes = 24, envelope_bytes = 512;
 inline constexpr std::size_t envelope_capacity = envelope_bytes - envelope_prefix_bytes - frame_bytes;
@@ -42,19 +45,13 @@ struct parcel {
     frame head;
     const std::byte* bytes = nullptr;
 };
-inline void encode(const envelope_prefix& p, std::byte* to) {
-    put_little(to, p.group);
-    put_little(to + 8, p.from);
-    put_little(to + 12, p.bytes);
-    put_little(to + 16, p.consumed);
-}
+inline void encode(const envelope_prefix& p, std::byte* to) { encoder{to}(p); }
 /// None: the bytes are no envelope. `bytes` is set where they are within the envelope.
 inline std::optional<parcel> parse_envelope(const std::byte* from) {
     const auto head = parse_frame({from + envelope_prefix_bytes, frame_bytes});
     if (!head) return {};
-    parcel p{{get_little<std::uint64_t>(from), get_little<std::uint32_t>(from + 8),
-                 get_little<std::uint32_t>(from + 12), get_little<std::uint64_t>(from + 16)},
-        *head};
+    parcel p{{}, *head};
+    decoder{from}(p.prefix);
     const bool message = head->kind == frame_kind::message;
     if (p.prefix.bytes > (message ? segment_bytes : 0)) return {};
     if (message && (head->number > head->bytes || p.prefix.bytes > head->bytes - head->number ||
@@ -96,8 +93,6 @@ public:
         : ranks_(world.size()), below_(node, number, rank, world, true) {
         below_.listening = this;
     }
-    trunk(const trunk&) = delete;
-    trunk& operator=(const trunk&) = delete;
 
     /// The transport of a group's rank; `members`: of each of its ranks, the number in the world.
     std::unique_ptr<message_transport> join(std::uint64_t group, int rank, const std::vector<int>& members);
@@ -196,7 +191,6 @@ private:
         l.lands = nullptr;
         below_.peer(world).receives().pieces().move_to(l.segment.get(), false);
     }
-    void idle(double seconds) { below_.idle(seconds); }
     /// Takes the next envelope or segment, and posts the receive for what follows. False: it has not arrived.
     bool take(int world) {
         link& l = at(world);
@@ -245,8 +239,6 @@ class circuit final : public message_transport {
 public:
     circuit(trunk& over, std::uint64_t group, int rank, const std::vector<int>& members)
         : over_(over), group_(group), rank_(rank), world_(members), peers_(members.size()) {}
-    circuit(const circuit&) = delete;
-    circuit& operator=(const circuit&) = delete;
     /// Says `leave` to the ranks that this one has had to do with and has not told that the group is broken, behind
     /// what was sent; waits, at most `linger`, until all that has left. While it waits, this rank is missing in its
     /// other groups. So it waits for a moment only where the group is broken, or the peer has not come to the trunk:
@@ -321,7 +313,7 @@ public:
         reporting_ = false;
     }
     void idle(double seconds) override {
-        if (reports_.empty()) over_.idle(seconds);
+        if (reports_.empty()) over_.below_.idle(seconds);
     }
 
 private:

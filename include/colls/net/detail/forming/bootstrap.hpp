@@ -6,7 +6,6 @@
 #include <colls/detail/support/rank_error.hpp>
 #include <colls/net/detail/forming/apart.hpp>
 #include <colls/net/detail/forming/host_group.hpp>
-#include <colls/net/detail/forming/one_host.hpp>
 #include <colls/status/detail/door.hpp>
 
 #include <algorithm>
@@ -101,13 +100,11 @@ struct trial_peers {
     explicit trial_peers(const forming& f) {
         std::vector<std::vector<int>> hosts;
         std::size_t own = 0, place = 0;
+        std::map<std::uint64_t, std::size_t> numbers;
         for (int r = 0; r < f.size; ++r) {
-            const auto same = [&](const std::vector<int>& h) {
-                return f.all[static_cast<std::size_t>(h[0])].host == f.all[static_cast<std::size_t>(r)].host;
-            };
-            const auto at = std::find_if(hosts.begin(), hosts.end(), same);
-            const auto h = static_cast<std::size_t>(at - hosts.begin());
-            if (at == hosts.end()) hosts.emplace_back();
+            const std::size_t h =
+                numbers.try_emplace(f.all[static_cast<std::size_t>(r)].host, hosts.size()).first->second;
+            if (h == hosts.size()) hosts.emplace_back();
             if (r == f.rank) own = h, place = hosts[h].size();
             hosts[h].push_back(r);
         }

@@ -49,16 +49,16 @@ private:
             fail(errc::unsupported, l_,
                 error_text() << "cannot connect to rank 0 at " << at_ << ": " << system_text(errno));
         if (!line_.fd) return failed(errno);
-        connection_state state;
-        while ((state = connected(line_.fd.get())).is == connection_state::no)
+        std::optional<int> code;
+        while (!(code = connected(line_.fd.get())))
             if (!wait_for(line_.fd.get(), POLLOUT, limit)) return failed(ETIMEDOUT);
-        if (state.is == connection_state::failed) {
-            if (!met_ || !only || state.error != ECONNREFUSED) return failed(state.error);
+        if (*code != 0) {
+            if (!met_ || !only || *code != ECONNREFUSED) return failed(*code);
             if (refused_since_ == 0) refused_since_ = seconds_now();
             if (seconds_now() > refused_since_ + time_to_return)
                 fail(errc::peer_failed, l_,
                     error_text() << "rank 0 was at " << at_ << ", and has ended before the group was formed", 0);
-            return failed(state.error);
+            return failed(*code);
         }
         refused_since_ = 0;
         line_.cover = cover_of(true);

@@ -26,13 +26,13 @@ public:
     /// The digest of all bytes added. Nothing can be added after it.
     [[gnu::cold]] digest finish() {
         const std::uint64_t bits = bytes_ * 8;
-        const std::byte one{0x80}, zero{};
-        add({&one, 1});
-        while (bytes_ % 64 != 56) add({&zero, 1});
-        for (int i = 56; i >= 0; i -= 8) {
-            const std::byte b{static_cast<unsigned char>(bits >> i)};
+        const auto put = [this](std::uint64_t byte) {
+            const std::byte b{static_cast<unsigned char>(byte)};
             add({&b, 1});
-        }
+        };
+        put(0x80);
+        while (bytes_ % 64 != 56) put(0);
+        for (int i = 56; i >= 0; i -= 8) put(bits >> i);
         digest d;
         for (std::size_t i = 0; i < 32; ++i)
             d[i] = std::byte{static_cast<unsigned char>(state_[i / 4] >> (24 - i % 4 * 8))};

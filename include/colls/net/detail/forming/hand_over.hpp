@@ -108,15 +108,11 @@ struct descriptor_message {
         if (sent) --count;
     }
 }
-[[gnu::cold]] inline void hand_out(
-    std::uint64_t number, int file, int count, double timeout, int rank, const std::function<void()>& check) {
-    hand_out(number, std::span<const int>(&file, 1), count, timeout, rank, check);
-}
 
 /// Fetches the `count` descriptors that rank `from` hands out; `rank` is this process's, for the error's text. Calls
 /// `check` while it waits. Throws colls::error: timeout if there are none after `timeout` seconds, unsupported if this
 /// process may have no more descriptors.
-[[gnu::cold]] inline std::vector<descriptor> fetch_all(
+[[gnu::cold]] inline std::vector<descriptor> fetch(
     std::uint64_t number, std::size_t count, double timeout, int rank, int from, const std::function<void()>& check) {
     const auto refused = [&](int why) {
         throw_of_rank(rank, errc::unsupported,
@@ -151,10 +147,6 @@ struct descriptor_message {
         error_text() << "rank " << from << " has not handed out the shared memory of this host within " << timeout
                      << " s: has it failed?",
         from);
-}
-[[gnu::cold]] inline descriptor fetch(
-    std::uint64_t number, double timeout, int rank, int from, const std::function<void()>& check) {
-    return std::move(fetch_all(number, 1, timeout, rank, from, check).front());
 }
 
 }  // namespace colls::inline v1::detail

@@ -6,11 +6,70 @@
 #include <colls/bootstrap/member_exchange.hpp>
 #include <colls/detail/support/rank_error.hpp>
 #include <colls/net/detail/forming/hand_over.hpp>
-#include <colls/net/detail/forming/kept_arenas.hpp>
 #include <colls/net/detail/forming/meeting.hpp>
 #include <colls/net/detail/forming/processes.hpp>
 
-namespace colls::inline v1::detail {
+#include <array>
+
+namespace colls::inline v1 {
+
+namespace processes::detail {
+
+/// The arenas that this process keeps for later groups of the same processes, or of some of them: each takes address
+/// space for all that its ranks may allocate, and a descriptor for each of them, so groups that a program makes and
+/// drops by the thousand cannot have one each. Entries stay until the process ends, so that all members of a group find
+/// the same ones.
+class kept_arenas {
+public:
+    static kept_arenas& of_process() {
+        static kept_arenas* const all = new kept_arenas;  // never destroyed: threads may outlive main
+        return *all;
+    }
+    void keep(std::shared_ptr<arena> a) {
+        const std::lock_guard lock(mutex_);
+        all_.push_back({std::move(a), count_forks()});
+    }
+    /// The arena of the lowest number that has all these processes as living ranks; null: there is none. A process
+    /// that several ranks are in, as threads, has none.
+    std::shared_ptr<arena> with(const std::vector<pid_t>& processes) const {
+        const std::lock_guard lock(mutex_);
+        std::shared_ptr<arena> best;
+        for (const entry& k : all_) {
+            if (k.born != count_forks() || (best && best->number < k.memory->number)) continue;
+            k.memory->look();
+            const std::vector<int> ranks = ranks_of(*k.memory, processes);
+            if (!ranks.empty() && k.memory->is_seen_by(ranks)) best = k.memory;
+        }
+        return best;
+    }
+    /// The rank of each process in the arena; empty: one is missing, or there twice.
+    static std::vector<int> ranks_of(const arena& a, const std::vector<pid_t>& processes) {
+        std::vector<int> ranks;
+        for (const pid_t p : processes) {
+            int found = none;
+            for (int r = 0; r < a.ranks(); ++r)
+                if (a.process(r) == p && !a.dead(r)) {
+                    if (found != none) return {};
+                    found = r;
+                }
+            if (found == none || std::find(ranks.begin(), ranks.end(), found) != ranks.end()) return {};
+            ranks.push_back(found);
+        }
+        return ranks;
+    }
+
+private:
+    struct entry {
+        std::shared_ptr<arena> memory;
+        unsigned born;  // a forked child is none of its ranks
+    };
+    mutable std::mutex mutex_;
+    std::vector<entry> all_;
+};
+
+}  // namespace processes::detail
+
+namespace detail {
 
 /// A member, as it describes itself.
 struct member_record {
@@ -142,8 +201,9 @@ struct forming {
         if (here[0] == rank) a = std::make_shared<arena>(n);
     };
     const auto share = [&] {
-        if (here[0] == rank && n > 1) hand_out(socket, a->file(), n - 1, f.env.timeout, rank, check);
-        if (here[0] != rank) a = std::make_shared<arena>(n, fetch(socket, f.env.timeout, rank, here[0], check));
+        if (here[0] == rank && n > 1) hand_out(socket, std::array{a->file()}, n - 1, f.env.timeout, rank, check);
+        if (here[0] != rank)
+            a = std::make_shared<arena>(n, std::move(fetch(socket, 1, f.env.timeout, rank, here[0], check)[0]));
     };
     if (!f.all_can(false, make) || !f.all_can(true, share)) return nullptr;  // the file is there before others ask
     a->check_others = check;
@@ -191,4 +251,5 @@ struct forming {
     return comm;
 }
 
-}  // namespace colls::inline v1::detail
+}  // namespace detail
+}  // namespace colls::inline v1

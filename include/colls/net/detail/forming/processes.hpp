@@ -106,17 +106,15 @@ using namespace colls::detail;
 /// Called in a handler: notes the exception, and breaks the group, so that no rank waits for this one.
 [[gnu::cold]] inline void note_exception(arena& a, rank_context* end = nullptr) {
     error_text text;
+    text << "colls: rank " << a.rank() << ": its function threw";
     try {
         throw;
     } catch (const error& x) {
-        const bool caused_by_other = x.code() == errc::peer_failed;
-        note(a, x.code(), x.rank(), x.peer(), x.round(), x.what(), !caused_by_other);
-        text << "colls: rank " << a.rank() << ": its function threw: " << x.what();
+        note(a, x.code(), x.rank(), x.peer(), x.round(), x.what(), x.code() != errc::peer_failed);
+        text << ": " << x.what();
     } catch (const std::exception& x) {
-        text << "colls: rank " << a.rank() << ": its function threw: " << x.what();
-        note(a, errc::peer_failed, a.rank(), none, none, text, true);
+        note(a, errc::peer_failed, a.rank(), none, none, text << ": " << x.what(), true);
     } catch (...) {
-        text << "colls: rank " << a.rank() << ": its function threw";
         note(a, errc::peer_failed, a.rank(), none, none, text, true);
     }
     if (end)

@@ -2,10 +2,9 @@
 // library would not have written are no record.
 //
 //   rank 0 -> peer   challenge   a random number
-//   peer -> rank 0   hello       the peer's rank, another random number, and a digest of all that with the group's
-//   token rank 0 -> peer   reply       accepted, or refused and why; with a digest. Later replies name the missing
-//   ranks, and
-//                                the last one says that all have come
+//   peer -> rank 0   hello       the peer's rank, another random number, and a digest of all that with the token
+//   rank 0 -> peer   reply       accepted, or refused and why, with a digest; later ones name the missing ranks,
+//                                and the last one says that all have come
 //
 // The token itself never travels. Neither side trusts the other before that one has shown that it knows the token: so a
 // stray connection or another job can neither join the group nor take a rank from it. The digests do not protect what
@@ -15,6 +14,7 @@
 
 #include <colls/detail/support/cores.hpp>
 #include <colls/net/detail/connection/channel.hpp>
+#include <colls/net/detail/connection/frame.hpp>
 #include <colls/net/detail/forming/digest.hpp>
 
 #include <algorithm>
@@ -134,84 +134,6 @@ inline errc code_of(const reply& a) {
                                                                               : errc::peer_failed;
 }
 inline int about_of(const reply& a) { return static_cast<int>(a.group >> 8 & 0x7fffffff) - 1; }
-
-/// Writes fields one after the other, little-endian; of constant bytes: reads them. The caller sees to it that there
-/// are enough bytes.
-template <class Byte>
-class coder {
-    static constexpr bool reads = std::is_const_v<Byte>;
-
-public:
-    explicit coder(Byte* at) : at_(at) {}
-    void operator()(auto&&... fields) {
-        if constexpr (reads)
-            (pass(fields), ...);
-        else
-            (pass(std::as_const(fields)), ...);
-    }
-    /// The fields that were read may be those of a record.
-    bool sound() const { return sound_; }
-
-private:
-    template <class T>
-    void pass(T& field) {
-        if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
-            std::uint64_t number = reads ? 0 : static_cast<std::uint64_t>(field);
-            for (std::size_t i = 0; i < sizeof(T); ++i, ++at_)
-                if constexpr (reads)
-                    number |= std::to_integer<std::uint64_t>(*at_) << 8 * i;
-                else
-                    *at_ = static_cast<std::byte>(number >> 8 * i & 0xff);
-            if constexpr (reads) field = static_cast<T>(number);
-        } else if constexpr (requires { field.data(); }) {
-            copy(field.data(), field.size());
-        } else if constexpr (std::is_array_v<T>) {  // a text, which travels without the zero at its end
-            constexpr std::size_t most = sizeof field - 1;
-            copy(field, most);
-            const std::size_t length = reads ? std::strlen(field) : most;
-            // It will be printed on a terminal: printable characters, then zeros.
-            for (std::size_t i = 0; reads && i < most; ++i)
-                sound_ = sound_ && (i < length ? field[i] >= ' ' && field[i] <= '~' : field[i] == '\0');
-        } else {
-            T::pass(field, *this);
-            if constexpr (reads) sound_ = sound_ && field.sound();
-        }
-    }
-    void copy(auto* field, std::size_t bytes) {
-        if constexpr (reads)
-            std::memcpy(field, at_, bytes);
-        else
-            std::memcpy(at_, field, bytes);
-        at_ += bytes;
-    }
-    // An address travels as a family (4 or 6), its port, and 16 bytes. It has no scope, which is a number of one host's
-    // interfaces.
-    void pass(const address& a) {
-        in6_addr host{};
-        if (a.family() == AF_INET)
-            std::memcpy(&host, &a.v4().sin_addr, 4);
-        else
-            host = a.v6().sin6_addr;
-        (*this)(static_cast<std::uint16_t>(a.family() == AF_INET ? 4 : 6), static_cast<std::uint16_t>(a.port()));
-        copy(&host, sizeof host);
-    }
-    void pass(address& a) {
-        std::uint16_t family = 0, port = 0;
-        in6_addr host;
-        (*this)(family, port);
-        copy(&host, sizeof host);
-        const auto zero_from = [&](int i) {
-            return std::all_of(host.s6_addr + i, host.s6_addr + 16, [](unsigned char b) { return b == 0; });
-        };
-        // At the address of every interface no rank is reached.
-        sound_ = sound_ && port != 0 && !zero_from(0) && (family == 6 || (family == 4 && zero_from(4)));
-        a = family == 6 ? address::of_v6(host, port) : address::of_v4(ntohl(host.s6_addr32[0]), port);
-    }
-    Byte* at_;
-    bool sound_ = true;
-};
-using encoder = coder<std::byte>;
-using decoder = coder<const std::byte>;
 
 template <class Record>
 std::array<std::byte, Record::bytes> encode(const Record& r) {

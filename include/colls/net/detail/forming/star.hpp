@@ -26,8 +26,6 @@ struct own_socket : watched_socket {
         cover = std::move(c);
         open_sockets::all().add(*this);
     }
-    own_socket(const own_socket&) = delete;
-    own_socket& operator=(const own_socket&) = delete;
     ~own_socket() { open_sockets::all().remove(*this); }
 };
 
@@ -103,8 +101,6 @@ public:
     /// `timeout` seconds for each exchange; with `until`, only until then.
     star_exchange(int own, int size, double timeout, double until = 0)
         : own_(own), size_(size), timeout_(timeout), until_(until) {}
-    star_exchange(const star_exchange&) = delete;
-    star_exchange& operator=(const star_exchange&) = delete;
 
     /// "rank 3".
     virtual std::string name(int i) const = 0;

@@ -38,8 +38,6 @@ public:
             network_.ranks[r] = static_cast<int>(r);
         }
     }
-    routed_transport(const routed_transport&) = delete;
-    routed_transport& operator=(const routed_transport&) = delete;
     /// Ends its transports one after the other, so it takes at most twice `linger`.
     ~routed_transport() override {
         host_.transport->linger = network_.transport->linger = linger;
