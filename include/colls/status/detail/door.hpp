@@ -9,6 +9,7 @@
 #include <colls/status/detail/reader.hpp>
 
 #include <csignal>
+#include <optional>
 #include <thread>
 
 namespace colls::inline v1::detail::status {
@@ -106,11 +107,14 @@ private:
     const std::string token_;
 };
 
-/// Where COLLS_STATUS asks for it, and once in a process. Throws invalid_argument.
-[[gnu::cold]] inline void open_door() {
+/// Where COLLS_STATUS asks to listen; none: nowhere. Throws invalid_argument.
+[[gnu::cold]] inline std::optional<place> asked_place() {
     const char* const asked = variable("COLLS_STATUS");
-    if (asked == nullptr) return;
-    place at = read_place("COLLS_STATUS", asked);
+    return asked ? std::optional(read_place("COLLS_STATUS", asked)) : std::nullopt;
+}
+/// Once in a process, by a thread: libfabric's settings are made while there is none.
+[[gnu::cold]] inline void open_door(const std::optional<place>& at) {
+    if (!at) return;
     static std::atomic<unsigned> opened_in{0};
     if (const unsigned here = count_forks() + 1; opened_in.exchange(here, std::memory_order_relaxed) == here) return;
     const char* const token = variable("COLLS_TOKEN");
@@ -120,7 +124,7 @@ private:
     pthread_sigmask(SIG_SETMASK, &all, &before);
     const at_end restore{[&] { pthread_sigmask(SIG_SETMASK, &before, nullptr); }};
     // Never destroyed: the thread ends with the process.
-    std::thread([own = new answering(std::move(at), token ? token : "")] { own->run(); }).detach();
+    std::thread([own = new answering(*at, token ? token : "")] { own->run(); }).detach();
 }
 
 }  // namespace colls::inline v1::detail::status
