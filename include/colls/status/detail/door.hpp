@@ -60,7 +60,16 @@ public:
 
     answering(place at, std::string token) : at_(std::move(at)), token_(std::move(token)) {}
 
-    [[noreturn]] void run() {
+    [[noreturn]] void run() const {
+        for (;;) try {
+                answer_all();
+            } catch (const std::exception&) {  // no memory for a connection: no matter to the program
+                sleep_seconds(1);
+            }
+    }
+
+private:
+    [[noreturn]] void answer_all() const {
         door<inquiry> here(listen(), token_, "the process that answers for COLLS_STATUS");
         for (poll_set p;;) {
             here.watch(p);
@@ -69,8 +78,6 @@ public:
             for (door<inquiry>::guest& g : std::exchange(here.guests, {})) answer(g.line, g.said.form);
         }
     }
-
-private:
     descriptor listen() const {
         for (bool said = false;; said = true) {
             const char* unknown = "";
@@ -110,7 +117,9 @@ private:
 /// Where COLLS_STATUS asks to listen; none: nowhere. Throws invalid_argument.
 [[gnu::cold]] inline std::optional<place> asked_place() {
     const char* const asked = variable("COLLS_STATUS");
-    return asked ? std::optional(read_place("COLLS_STATUS", asked)) : std::nullopt;
+    if (asked == nullptr) return {};
+    cover_of(false);  // throws here, if ever
+    return read_place("COLLS_STATUS", asked);
 }
 /// Once in a process, by a thread: libfabric's settings are made while there is none.
 [[gnu::cold]] inline void open_door(const std::optional<place>& at) {
