@@ -2,6 +2,7 @@
 #include "catch.hpp"
 
 #include "elastic/gathered.hpp"
+#include "support/ports.hpp"
 
 #include <colls/transports/ofi.hpp>
 
@@ -12,6 +13,32 @@
 namespace {
 constexpr gathered::shape over_ofi[] = {{"ofi", "ofi", gathered::most}, {"hosts", "shm+ofi", 2}};
 }  // namespace
+
+// The first one: libfabric's settings are made once, where its processes have none from this one.
+TEST_CASE("ofi: messages leave while their receiver makes no call, also where processes answer for COLLS_STATUS",
+    "[ofi_groups]") {
+    setenv("COLLS_OFI_PROVIDER", "tcp", 1);
+    const support::claimed_ports port;
+    gathered::processes all(2, over_ofi[0], [&](gathered::process& p) {
+        setenv("COLLS_STATUS", std::to_string(port.first()).c_str(), 1);
+        colls::communicator comm = colls::join(p.own, "shown", p.list({0, 1}));
+        colls::barrier(comm);
+        for (int k = 1; k < 4; ++k) {
+            if (p.number == 1) p.wait(p.all.step[0], k);
+            std::vector<int> x(5000, p.number);
+            colls::broadcast(comm, x, 0);
+            if (p.number == 0) ++p.all.step[0];
+            gathered::expect(x == std::vector<int>(5000), "a broadcast");
+        }
+    });
+    all.end_with_others();
+    all.wait();
+    for (int i = 0; i < 2; ++i) {
+        INFO(all.text(i));
+        CHECK(all.of(i).code == 0);
+        CHECK(all.of(i).done == 1);
+    }
+}
 
 TEST_CASE("ofi: groups of a process share its domain, and those of a GPU that has another one do not", "[ofi_groups]") {
     const auto of = [](const char* name, const char* gpu) {

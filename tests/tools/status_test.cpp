@@ -5,6 +5,7 @@
 #include "execute.hpp"
 
 #include <colls/elastic.hpp>
+#include <colls/net/detail/connection/channel.hpp>
 #include <colls/status/detail/reader.hpp>
 #include <colls/status/detail/record.hpp>
 
@@ -76,6 +77,7 @@ public:
     }
     board* operator->() const { return board_; }
     pid_t runner() const { return runner_; }
+    bool lives() const { return colls::detail::status::state_of("/proc/" + std::to_string(runner_)) != 'Z'; }
     /// Returns when all n ranks have made this many calls.
     void wait_for_calls(int n, std::uint64_t calls) const {
         for (int r = 0; r < n; ++r)
@@ -370,6 +372,45 @@ TEST_CASE("an address that cannot be one is refused where the group is formed") 
         while (run->told == 0) std::this_thread::sleep_for(1ms);
         CHECK(run->told == 2);
     }
+}
+
+TEST_CASE("files of TLS that are of no use are refused where the group is formed, also without TCP") {
+    const support::claimed_ports ports;
+    const job run([&](board& b) {
+        setenv("COLLS_STATUS", std::to_string(ports.first()).c_str(), 1);
+        setenv("COLLS_TLS", "nothing", 1);
+        setenv("COLLS_RANK", "0", 1);
+        setenv("COLLS_SIZE", "1", 1);
+        try {
+            colls::world();
+            b.told = 1;
+        } catch (const colls::error& e) {
+            b.told = std::string(e.what()).find("COLLS_TLS") != std::string::npos ? 2 : 3;
+        }
+    });
+    while (run->told == 0 && run.lives()) std::this_thread::sleep_for(1ms);
+    CHECK(run->told == 2);
+}
+
+TEST_CASE("a process is answered for until it ends") {
+    const support::claimed_ports ports;
+    static board* ending;
+    const job run([&](board& b) {
+        ending = &b;
+        // Behind what libraries do at the end that were used later, as by TLS.
+        std::atexit([] {
+            ending->told = 1;
+            while (!ending->over) std::this_thread::sleep_for(1ms);
+        });
+        setenv("COLLS_STATUS", std::to_string(ports.first()).c_str(), 1);
+        setenv("COLLS_RANK", "0", 1);
+        setenv("COLLS_SIZE", "1", 1);
+        new colls::communicator(colls::world());
+        colls::detail::cover_of(false);  // as groups of several hosts have
+        std::exit(0);
+    });
+    while (run->told == 0 && run.lives()) std::this_thread::sleep_for(1ms);
+    for (int i = 0; i < 3; ++i) CHECK(rows("127.0.0.1:" + std::to_string(ports.first())).size() == 1);
 }
 
 TEST_CASE("an elastic group shows its epoch") {

@@ -9,6 +9,7 @@
 #include <colls/status/detail/reader.hpp>
 
 #include <csignal>
+#include <optional>
 #include <thread>
 
 namespace colls::inline v1::detail::status {
@@ -59,7 +60,16 @@ public:
 
     answering(place at, std::string token) : at_(std::move(at)), token_(std::move(token)) {}
 
-    [[noreturn]] void run() {
+    [[noreturn]] void run() const {
+        for (;;) try {
+                answer_all();
+            } catch (const std::exception&) {  // no memory for a connection: no matter to the program
+                sleep_seconds(1);
+            }
+    }
+
+private:
+    [[noreturn]] void answer_all() const {
         door<inquiry> here(listen(), token_, "the process that answers for COLLS_STATUS");
         for (poll_set p;;) {
             here.watch(p);
@@ -68,8 +78,6 @@ public:
             for (door<inquiry>::guest& g : std::exchange(here.guests, {})) answer(g.line, g.said.form);
         }
     }
-
-private:
     descriptor listen() const {
         for (bool said = false;; said = true) {
             const char* unknown = "";
@@ -106,11 +114,16 @@ private:
     const std::string token_;
 };
 
-/// Where COLLS_STATUS asks for it, and once in a process. Throws invalid_argument.
-[[gnu::cold]] inline void open_door() {
+/// Where COLLS_STATUS asks to listen; none: nowhere. Throws invalid_argument.
+[[gnu::cold]] inline std::optional<place> asked_place() {
     const char* const asked = variable("COLLS_STATUS");
-    if (asked == nullptr) return;
-    place at = read_place("COLLS_STATUS", asked);
+    if (asked == nullptr) return {};
+    cover_of(false);  // throws here, if ever
+    return read_place("COLLS_STATUS", asked);
+}
+/// Once in a process, by a thread: libfabric's settings are made while there is none.
+[[gnu::cold]] inline void open_door(const std::optional<place>& at) {
+    if (!at) return;
     static std::atomic<unsigned> opened_in{0};
     if (const unsigned here = count_forks() + 1; opened_in.exchange(here, std::memory_order_relaxed) == here) return;
     const char* const token = variable("COLLS_TOKEN");
@@ -120,7 +133,7 @@ private:
     pthread_sigmask(SIG_SETMASK, &all, &before);
     const at_end restore{[&] { pthread_sigmask(SIG_SETMASK, &before, nullptr); }};
     // Never destroyed: the thread ends with the process.
-    std::thread([own = new answering(std::move(at), token ? token : "")] { own->run(); }).detach();
+    std::thread([own = new answering(*at, token ? token : "")] { own->run(); }).detach();
 }
 
 }  // namespace colls::inline v1::detail::status

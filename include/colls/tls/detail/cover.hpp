@@ -54,6 +54,7 @@ using owned = std::unique_ptr<T, releases>;
         throw error(errc::invalid_argument, error_text()
                                                 << "colls: COLLS_TLS is '" << std::string_view(value).substr(0, 200)
                                                 << "', not three files with commas between them: CERTIFICATE,KEY,CA");
+    OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);  // a thread (status/) may need it until the process ends
     ERR_clear_error();
     owned<SSL_CTX> all(SSL_CTX_new(TLS_method()));
     if (!all) throw error(errc::unsupported, error_text() << "colls: TLS cannot be used: " << last_error().c_str());
@@ -80,8 +81,8 @@ using owned = std::unique_ptr<T, releases>;
 class cover final : public colls::detail::stream_cover {
 public:
     cover(SSL_CTX* context, bool connects) : ssl_(SSL_new(context)) {
-        static const owned<BIO_METHOD> method = own_method();
-        BIO* const b = ssl_ && method ? BIO_new(method.get()) : nullptr;
+        static const BIO_METHOD* const method = own_method().release();
+        BIO* const b = ssl_ && method ? BIO_new(method) : nullptr;
         if (b == nullptr) throw std::bad_alloc();
         BIO_set_data(b, this);
         BIO_set_init(b, 1);
@@ -269,7 +270,7 @@ private:
 inline const bool installed = [] {
     colls::detail::make_cover = [](bool connects) -> std::unique_ptr<colls::detail::stream_cover> {
         static std::mutex one_at_a_time;
-        static std::vector<std::pair<std::string, owned<SSL_CTX>>> known;
+        static auto& known = *new std::vector<std::pair<std::string, owned<SSL_CTX>>>;  // a thread may outlive main
         const std::string value = colls::detail::variable("COLLS_TLS");
         const std::lock_guard lock(one_at_a_time);
         auto at = std::find_if(known.begin(), known.end(), [&](const auto& k) { return k.first == value; });

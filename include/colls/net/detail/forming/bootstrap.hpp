@@ -176,7 +176,7 @@ struct trial_peers {
 
 [[gnu::cold]] inline communicator form(forming& f) {
     processes::detail::dump_on_signal();
-    status::open_door();
+    const std::optional<status::place> shown = status::asked_place();
     meet_members(f, f.env.tcp);
     const bool talks = f.env.debug != debug_level::warn,
                by_memory = f.on_one_host() && !f.env.tcp && !gpu_of_connections;
@@ -187,6 +187,7 @@ struct trial_peers {
     if (talks && !f.why.empty())
         say(error_text() << "colls: rank " << f.rank << ": no shared memory, so TCP: " << f.why);
     if (comm.size() == 0) comm = group_over_network(f);
+    status::open_door(shown);
     label_group(comm.context(), f.all[0].label);
     return comm;
 }
@@ -236,7 +237,7 @@ struct trial_peers {
     meet_members(f, messages);
     if (messages || !f.on_one_host()) return {};
     processes::detail::dump_on_signal();
-    status::open_door();
+    status::open_door(status::asked_place());
     communicator comm = group_of_host(f);
     if (comm.size() > 0) label_group(comm.context(), f.all[0].label);
     return comm;
