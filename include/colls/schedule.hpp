@@ -5,31 +5,13 @@
 // cost, the executors and the CUDA kernels all interpret that one function.
 #pragma once
 
+#include <colls/detail/schedule/schedule_members.hpp>
 #include <colls/step.hpp>
 
 #include <concepts>
 #include <type_traits>
 
 namespace colls::inline v1 {
-
-namespace detail {
-/// The rank whose slot it is where each rank has as many, in the order of ranks; none: there are fewer slots than
-/// ranks.
-constexpr int rank_of_slot(int slot, int blocks, int n) { return blocks >= n ? slot / (blocks / n) : none; }
-
-template <class S>
-concept steps_without_port = requires(const S& s, int i) {
-    { s.at(i, i, i) } -> std::same_as<step>;
-};
-template <class S>
-concept steps_with_port = requires(const S& s, int i) {
-    { s.at(i, i, i, i) } -> std::same_as<step>;
-};
-template <class S>
-concept counts_rounds = requires(const S& s, int n) {
-    { s.rounds(n) } -> std::convertible_to<int>;
-};
-}  // namespace detail
 
 /// The collectives that schedules implement.
 enum class collective : unsigned char {
