@@ -33,7 +33,6 @@ inline constexpr double most_proof_bytes = 4.0 * (1 << 30);
     const double slot = !symmetric && reduces(s.implements) ? mask + sizeof(expression) : mask;
     const double all = 2 * ranks * slots * slot + ranks * ports * sizeof(move),
                  more = ranks * (ports - 1) * slots * slot;
-    // All steps are read where the size depends on them.
     if (all > most_proof_bytes || all + more <= most_proof_bytes || slots > 0x7fffffff) return all;
     const double sent = most_sent(s, n, static_cast<int>(ranks), static_cast<int>(slots)) - ranks * slots;
     return sent > 0 ? all + sent * slot : all;
