@@ -56,12 +56,13 @@ attempt reach(const std::string& target, const std::vector<address>& addresses, 
         bool open = false;
         for (attempt& a : all) {
             if (!a.line.socket) continue;
-            if (const connection_state is = a.is_connected ? connection_state{} : connected(a.line.fd());
-                is.is == connection_state::failed)
-                a.why = system_text(is.error), a.line.socket.reset();
-            else if (is.is == connection_state::yes)
+            if (const std::optional<int> failed = a.is_connected ? 0 : connected(a.line.fd());
+                failed.value_or(0) != 0) {
+                a.why = system_text(*failed), a.line.socket.reset();
+                continue;
+            } else if (failed) {
                 a.is_connected = true;
-            if (!a.line.socket) continue;
+            }
             const auto read = a.is_connected ? a.line.read(rendezvous::challenge::bytes) : arriving::not_yet;
             if (read == arriving::whole) return std::move(a);
             if (read == arriving::ended)
