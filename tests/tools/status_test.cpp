@@ -104,6 +104,13 @@ void make_calls(colls::communicator& comm, board& b) {
     while (!b.over) std::this_thread::sleep_for(1ms);
 }
 
+/// This process becomes the only rank of a job with this COLLS_STATUS.
+void be_alone(const std::string& shown_at) {
+    setenv("COLLS_STATUS", shown_at.c_str(), 1);
+    setenv("COLLS_RANK", "0", 1);
+    setenv("COLLS_SIZE", "1", 1);
+}
+
 /// Stops a process, and returns when it has: before that it may have to wait for a core.
 void stop(pid_t process) {
     kill(process, SIGSTOP);
@@ -356,9 +363,7 @@ TEST_CASE("an address that cannot be one is refused where the group is formed") 
     for (const std::string value : {"x", "0", "65536", "host:", ":7000", "7000x", "host:-1"}) {
         CAPTURE(value);
         const job run([&](board& b) {
-            setenv("COLLS_STATUS", value.c_str(), 1);
-            setenv("COLLS_RANK", "0", 1);
-            setenv("COLLS_SIZE", "1", 1);
+            be_alone(value);
             try {
                 colls::world();
                 b.told = 1;
@@ -377,10 +382,8 @@ TEST_CASE("an address that cannot be one is refused where the group is formed") 
 TEST_CASE("files of TLS that are of no use are refused where the group is formed, also without TCP") {
     const support::claimed_ports ports;
     const job run([&](board& b) {
-        setenv("COLLS_STATUS", std::to_string(ports.first()).c_str(), 1);
         setenv("COLLS_TLS", "nothing", 1);
-        setenv("COLLS_RANK", "0", 1);
-        setenv("COLLS_SIZE", "1", 1);
+        be_alone(std::to_string(ports.first()));
         try {
             colls::world();
             b.told = 1;
@@ -402,9 +405,7 @@ TEST_CASE("a process is answered for until it ends") {
             ending->told = 1;
             while (!ending->over) std::this_thread::sleep_for(1ms);
         });
-        setenv("COLLS_STATUS", std::to_string(ports.first()).c_str(), 1);
-        setenv("COLLS_RANK", "0", 1);
-        setenv("COLLS_SIZE", "1", 1);
+        be_alone(std::to_string(ports.first()));
         new colls::communicator(colls::world());
         colls::detail::cover_of(false);  // as groups of several hosts have
         std::exit(0);

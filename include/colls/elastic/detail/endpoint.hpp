@@ -32,8 +32,9 @@ struct endpoint::state {
     std::vector<detail::rendezvous::nonce> used;       ///< the groups that it has joined, or tried to
     std::string refused;                               ///< the last refusal, for the text of an error
     detail::rendezvous::nonce joining{};               ///< the group that is being formed
-    detail::rendezvous::nonce last{};                  ///< the one whose forming has failed last, and why
+    detail::rendezvous::nonce last{};                  ///< the one whose forming has failed last, why, and at which
     std::string last_end;
+    int last_about = none;
     /// Called again and again while others have not come to a join; what it throws ends that.
     std::function<void()> look_beside;
 
@@ -52,8 +53,9 @@ struct endpoint::state {
         door->serve();
         for (auto& g : std::exchange(door->guests, {})) {
             const char* why = "";
-            const auto refuse = [&](rendezvous::verdict what, const error_text& reason) {
-                door->refuse(std::move(g.line), g.from, what, reason.text());
+            const bool failed_last = last == g.said.group;
+            const auto refuse = [&](rendezvous::verdict what, const error_text& reason, int about = none) {
+                door->refuse(std::move(g.line), g.from, what, reason.text(), about);
             };
             if (auto its = parse_handle(g.said.own, why); !its)
                 continue;
@@ -61,8 +63,9 @@ struct endpoint::state {
                 refuse(rendezvous::verdict::other_endpoint,
                     error_text() << "another endpoint listens at " << text_of(local_address(g.line.fd())));
             else if (g.said.size > 0 && has_used(g.said.group) && joining != g.said.group)
-                refuse(rendezvous::verdict::broken, error_text() << "its attempt with that uuid has ended"
-                                                                 << (last == g.said.group ? ": " + last_end : ""));
+                refuse(rendezvous::verdict::broken,
+                    error_text() << "its attempt with that uuid has ended" << (failed_last ? ": " + last_end : ""),
+                    failed_last ? last_about : none);
             else
                 visitors.push_back({std::move(g.line), g.said, std::move(*its)});
         }

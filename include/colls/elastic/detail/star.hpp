@@ -112,7 +112,7 @@ public:
     std::string name(int i) const override { return list_.name(i); }
     [[gnu::cold]] void tell(errc code, int about, std::string_view why) override {
         if (told()) return;
-        e_.last = said_.group, e_.last_end = why.substr(0, 160);
+        e_.last = said_.group, e_.last_end = why.substr(0, 160), e_.last_about = about;
         // Those that have not come, and wait, are told, too.
         for (visitor& v : take_visitors()) v.line.send(rendezvous::refusal(code, about, why), e_.token);
         for (watched& w : watches_) w.call.reset();
@@ -223,7 +223,7 @@ private:
                 return;
             }
             if (a->what == rendezvous::verdict::broken)
-                fail(errc::peer_failed, i, error_text() << list_.name(i) << " does not come: " << a->text);
+                fail(errc::peer_failed, culprit(*a, i), error_text() << list_.name(i) << " does not come: " << a->text);
             fail(rendezvous::code_of(*a), i, error_text() << list_.name(i) << " has refused: " << a->text);
         }
         if (w.call->over() && w.call->gone())
@@ -322,11 +322,16 @@ private:
         if (a.what == verdict::version_skew)
             stop_as_told(errc::mismatch, 0, error_text() << name(0) << " has refused this process: " << a.text);
         if (a.what == verdict::broken)
-            stop_as_told(errc::peer_failed, 0, error_text() << name(0) << " does not come: " << a.text);
+            stop_as_told(errc::peer_failed, culprit(a, 0), error_text() << name(0) << " does not come: " << a.text);
         stop_as_told(rendezvous::code_of(a), rendezvous::about_of(a), error_text() << a.text);
     }
 
     // Both.
+    /// The position for which the attempt of position i has ended, or i.
+    int culprit(const rendezvous::reply& a, int i) const {
+        const int about = rendezvous::about_of(a);
+        return about >= 0 && about < list_.size() ? about : i;
+    }
     /// Those that have come for this group.
     std::vector<visitor> take_visitors() {
         std::vector<visitor> mine;

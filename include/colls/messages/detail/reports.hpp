@@ -35,7 +35,7 @@ struct board {
     static board of(const control_message& m) { return {m.a, m.b, m.c == 0}; }
 };
 
-/// Kind `broken`: why the group is broken, and who reports it.
+/// Kind `broken`: why the group is broken, and which rank reports it.
 struct breach {
     errc code;
     int rank, peer, round;  ///< peer, round: or none

@@ -13,6 +13,7 @@
 #include <colls/cuda/detail/group/shared_buffers.hpp>
 #include <colls/detail/group/failure.hpp>
 #include <colls/detail/support/environment.hpp>
+#include <colls/detail/support/hash.hpp>
 #include <colls/detail/support/host.hpp>
 #include <colls/net/detail/forming/apart.hpp>
 
@@ -68,12 +69,6 @@ struct joined_rank {
     std::unique_ptr<peer_watch> watch;        ///< of other processes; null where there are none
     std::unique_ptr<buffer_sharing> sharing;  ///< likewise
 };
-
-/// The number of a text; of two, one behind the other.
-inline std::uint64_t number_of(std::string_view text, std::uint64_t before = 0xcbf29ce484222325ull) {
-    for (const char c : text) before = (before ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
-    return before;
-}
 
 /// The blocks from which cudaMalloc serves small requests.
 inline constexpr std::uint64_t block_bytes = 2 << 20;
@@ -177,8 +172,8 @@ private:
         const device_guard guard(device_);
         const char* const name = v1::detail::variable("COLLS_HOST");
         const v1::detail::host_label boot = v1::detail::boot_of_host();
-        own_.named = number_of(name != nullptr ? name : "");
-        own_.host = number_of(name != nullptr ? name : "", number_of({boot.text, sizeof boot.text}));
+        own_.named = v1::detail::hash_text(name != nullptr ? name : "");
+        own_.host = v1::detail::hash_mix(v1::detail::hash_text({boot.text, sizeof boot.text}), own_.named);
         own_.process = own_process();
         own_.goes_far = v1::detail::bootstrap_of_program.load(std::memory_order_relaxed) != nullptr;
         own_.device_number = device_;

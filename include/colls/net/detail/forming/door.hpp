@@ -71,11 +71,12 @@ public:
         for (const silent& s : silent_) p.add(s.line);
     }
     /// Says why, and reads what the other side still sends: closing a connection with unread data sends a reset, which
-    /// would overtake the reply.
-    [[gnu::cold]] void refuse(peer_line&& to, const address& from, rendezvous::verdict what, const char* why) {
+    /// would overtake the reply. `about`: the rank at fault, or none.
+    [[gnu::cold]] void refuse(
+        peer_line&& to, const address& from, rendezvous::verdict what, const char* why, int about = none) {
         on_refusal(what, why);
         const bool skew = what == rendezvous::verdict::version_skew;
-        rendezvous::reply a = rendezvous::refusal(skew ? errc::mismatch : errc::peer_failed, none, why);
+        rendezvous::reply a = rendezvous::refusal(skew ? errc::mismatch : errc::peer_failed, about, why);
         a.what = what;
         if (!to.send(a, token_)) return;
         shutdown(to.fd(), SHUT_WR);
