@@ -68,8 +68,9 @@ private:
     template <class S>
     constexpr step embedded(const S& s, int rank, int n, int round, int port) const {
         if (port >= ports_of(s, n)) return {};
-        return detail::moved(step_of(s, rank, n, round, port), detail::same_ranks{},
-            detail::recut{detail::cut_to(blocks(n), blocks_of(s, n))});
+        const int cut = detail::cut_to(blocks(n), blocks_of(s, n));
+        if (cut == 1) return step_of(s, rank, n, round, port);
+        return detail::moved(step_of(s, rank, n, round, port), detail::same_ranks{}, detail::recut{cut});
     }
 };
 

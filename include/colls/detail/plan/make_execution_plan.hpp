@@ -35,7 +35,7 @@ namespace colls::inline v1::detail {
     for (int r = 0; r < n; r += stride)
         for (int k = 0; k < shape.rounds; ++k)
             for (int p = 0; p < shape.ports; ++p) {
-                const step st = s.at(r, n, k, p);
+                const step st = shape.of(r, k, p);
                 const block_set &sent = st.send.blocks, &received = st.recv.blocks;
                 mix(st.send.peer, st.recv.peer);
                 mix(sent.size(), received.size());
