@@ -10,7 +10,10 @@
 
 #include <colls/colls.hpp>
 #include <colls/detail/group/thread_gate.hpp>
+#include <colls/extend/host_map.hpp>
 
+#include <sys/wait.h>
+#include <unistd.h>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -237,6 +240,30 @@ TEST_CASE("threads: groups of a transport of one's own", "[several_threads]") {
         });
         CHECK(right == n);
     }
+}
+
+// A child has one thread alone: what others held when it was forked would stay closed there for ever.
+TEST_CASE("threads: a process forks while others use what it has once", "[several_threads]") {
+    const auto use = [](int i) { return colls::host_map(std::vector<int>{0, i % 64, i % 7}).hosts(); };
+    std::atomic<bool> over{false};
+    std::vector<std::thread> others;
+    for (int t = 0; t < 2; ++t)
+        others.emplace_back([&] {
+            for (int i = 0; !over.load(std::memory_order_relaxed); ++i) use(i);
+        });
+    int status = 0;
+    for (int i = 0; status == 0 && i < 100; ++i) {
+        const pid_t child = fork();
+        if (child == 0) {
+            alarm(20);
+            use(i);
+            _exit(0);
+        }
+        if (child < 0 || waitpid(child, &status, 0) != child) status = -1;
+    }
+    over.store(true, std::memory_order_relaxed);
+    for (std::thread& t : others) t.join();
+    CHECK(status == 0);
 }
 
 TEST_CASE("gate: one thread at a time is inside, whoever owns it", "[several_threads]") {

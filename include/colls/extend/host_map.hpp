@@ -58,10 +58,10 @@ inline constexpr host_map fixed_hosts{detail::fixed_host_table<Host...>::table};
 
 #ifndef COLLS_SEPARATE
 #include <colls/detail/support/list.hpp>
+#include <colls/detail/support/process_lock.hpp>
 
 #include <cstring>
 #include <memory>
-#include <mutex>
 
 namespace colls::inline v1 {
 
@@ -72,10 +72,9 @@ COLLS_INLINE host_map::host_map(std::span<const int> host_of_rank) {
     int* const at = room.get();
     const detail::host_table own =
         detail::fill_host_table(host_of_rank.data(), n, at, at + size, at + 2 * size, at + 3 * size + 1);
-    static std::mutex mutex;
+    const detail::process_lock lock;
     // The tables made so far. Never destroyed: threads may outlive main, and plans refer to them.
     static detail::list<const detail::host_table*>& made = *new detail::list<const detail::host_table*>;
-    const std::lock_guard lock(mutex);
     for (const detail::host_table* const m : made)
         if (m->ranks == n && std::memcmp(m->host_of, own.host_of, size * sizeof(int)) == 0) table_ = m;
     if (table_) return;

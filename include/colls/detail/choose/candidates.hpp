@@ -6,8 +6,8 @@
 #include <colls/detail/group/rank_context.hpp>
 #include <colls/detail/request/known_families.hpp>
 #include <colls/detail/request/request.hpp>
+#include <colls/detail/support/process_lock.hpp>
 
-#include <mutex>
 #include <new>
 #include <type_traits>
 
@@ -17,6 +17,7 @@ namespace colls::inline v1::detail {
 template <collective C>
 [[gnu::cold]] candidates candidates_for() {
     static constexpr int count = known_families::count_of<C>;
+    const process_lock lock;
     static const candidate* const all = [] {
         // Never destroyed: threads may outlive main.
         auto* const list = static_cast<candidate*>(operator new(sizeof(candidate) * std::size_t{count + 1}));
@@ -80,9 +81,8 @@ inline bool is_countable(const candidate& c, int n, const counted_messages& coun
         counted_messages counts;
         cost counted;
     };
-    static std::mutex mutex;
+    const process_lock lock;
     static list<counted_traffic>& cache = *new list<counted_traffic>;  // never destroyed: threads may outlive main
-    const std::lock_guard lock(mutex);
     for (const counted_traffic& k : cache)
         if (k.n == n && k.schedule == &s && k.counts == counts) return k.counted;
     const int ranks = counted_ranks(of, n, counts);

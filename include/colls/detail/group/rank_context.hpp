@@ -12,10 +12,10 @@
 #include <colls/detail/support/environment.hpp>
 #include <colls/detail/support/error_text.hpp>
 #include <colls/detail/support/list.hpp>
+#include <colls/detail/support/process_lock.hpp>
 #include <colls/detail/support/wait_hook.hpp>
 #include <colls/extend/host_map.hpp>
 
-#include <pthread.h>
 #include <memory>
 #include <vector>
 
@@ -77,15 +77,6 @@ struct scratch_pool {
 
 struct candidates;
 class execution_plan;
-
-/// How many forks led to this process since the library was first used. A forked child is another process, which must
-/// not use the groups of its parent.
-inline std::atomic<unsigned> forks{0};
-inline unsigned count_forks() {
-    static const int watching = pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
-    static_cast<void>(watching);
-    return forks.load(std::memory_order_relaxed);
-}
 
 /// The memory that a rank shares with the others of its group, and how copies between them go.
 struct shared_access {

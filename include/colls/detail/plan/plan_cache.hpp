@@ -7,8 +7,8 @@
 #ifndef COLLS_SEPARATE
 #include <colls/detail/plan/make_execution_plan.hpp>
 #include <colls/detail/support/list.hpp>
+#include <colls/detail/support/process_lock.hpp>
 
-#include <mutex>
 #endif
 
 namespace colls::inline v1::detail {
@@ -21,10 +21,9 @@ inline const execution_plan* execution_plan_for(const any_schedule& s, int n, re
 }
 #ifndef COLLS_SEPARATE
 COLLS_INLINE const execution_plan* execution_plan_for(const any_schedule& s, int n, reach within, copying how) {
-    static std::mutex mutex;
+    const process_lock lock;
     // Never destroyed: threads may outlive main.
     static list<const execution_plan*>& cache = *new list<const execution_plan*>;
-    const std::lock_guard lock(mutex);
     for (const execution_plan* p : cache)
         if (p->size == n && p->within == within && p->copies == how && p->schedule == s) return p;
     cache.push_back(make_execution_plan(s, n, within, how).release());

@@ -101,6 +101,7 @@ bool second_core();
 
 #include <colls/detail/support/cgroup_quota.hpp>
 #include <colls/detail/support/hash.hpp>
+#include <colls/detail/support/process_lock.hpp>
 
 #include <unistd.h>
 #include <cstdlib>
@@ -126,11 +127,13 @@ namespace colls::inline v1::detail {
 }
 
 COLLS_INLINE int cores() {
+    const process_lock lock;
     static const int counted = cores_within(affinity().count, cgroup_quota().cores());
     return counted;
 }
 
 [[gnu::cold]] COLLS_INLINE core_share own_share() {
+    const process_lock lock;
     static const double quota = cgroup_quota().cores();
     const affinity own;
     const int online = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));

@@ -5,6 +5,7 @@
 #include <colls/detail/support/clock.hpp>
 #include <colls/detail/support/copy.hpp>
 #include <colls/detail/support/cores.hpp>
+#include <colls/detail/support/process_lock.hpp>
 #include <colls/extend/machine.hpp>
 
 #include <sched.h>
@@ -191,6 +192,7 @@ struct probe {
 };
 
 COLLS_INLINE const machine& measured() {
+    const process_lock lock;
     static const machine m = [] {
         if (const machine* const tuned = tuned_figures()) {
             machine read = *tuned;

@@ -7,6 +7,7 @@
 #include <colls/detail/call/make_request.hpp>
 #include <colls/detail/call/modes.hpp>
 #include <colls/detail/request/request.hpp>
+#include <colls/detail/support/process_lock.hpp>
 #include <colls/dynamic.hpp>
 #include <colls/dynamic/detail/buffer_packer.hpp>
 #include <colls/dynamic/detail/data_layouts.hpp>
@@ -14,7 +15,6 @@
 #include <colls/dynamic/detail/function_fold.hpp>
 #include <colls/dynamic/detail/op_tables.hpp>
 
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -30,9 +30,8 @@ inline const hashed_name* kept_name(std::string_view text) {
         hashed_name name;
         kept* next;
     };
-    static std::mutex mutex;
+    const process_lock lock;
     static kept* first = nullptr;  // never destroyed: threads may outlive main
-    const std::lock_guard lock(mutex);
     for (kept* k = first; k != nullptr; k = k->next)
         if (k->view == text) return &k->name;
     kept* const k = new kept{std::string(text), {}, {}, first};
@@ -56,9 +55,8 @@ inline const any_schedule* proven_schedule(const candidate& of) {
         any_schedule schedule;
         kept* next;
     };
-    static std::mutex mutex;
+    const process_lock lock;
     static kept* first = nullptr;  // never destroyed: threads may outlive main
-    const std::lock_guard lock(mutex);
     for (kept* k = first; k != nullptr; k = k->next)
         if (k->of == &of) return &k->schedule;
     first = new kept{&of, {}, of.schedule, first};

@@ -6,6 +6,7 @@
 
 #include <colls/detail/support/descriptor.hpp>
 #include <colls/detail/support/host.hpp>
+#include <colls/detail/support/process_lock.hpp>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -13,7 +14,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -29,7 +29,7 @@ public:
     }
     /// Adds events, each of which ends with ",\n".
     [[gnu::cold]] void add(const char* path, const std::string& events) {
-        const std::lock_guard hold(mutex_);
+        const process_lock lock;
         if (opened_by_ != getpid() || asked_ != path) open(path);  // a forked process has a file of its own
         if (!file_ || events.empty()) return;
         std::string text = end_ == 0 ? "[\n" : ",\n";
@@ -79,7 +79,6 @@ private:
         file_.close();
     }
 
-    std::mutex mutex_;
     descriptor file_;
     pid_t opened_by_ = 0;
     std::size_t end_ = 0;

@@ -18,6 +18,7 @@
 #include <colls/detail/choose/selection.hpp>
 #include <colls/detail/support/environment.hpp>
 #include <colls/detail/support/list.hpp>
+#include <colls/detail/support/process_lock.hpp>
 #include <colls/extend/machine.hpp>
 
 #include <cstddef>
@@ -119,6 +120,7 @@ inline constexpr std::string_view automatic_name = "automatic";
 
 /// The file's content, read at the first call in a process; null where COLLS_TUNE is not set. Throws as read_tuning.
 [[gnu::cold]] inline const tuning_file* tuning() {
+    const process_lock lock;
     static const tuning_file* const read = []() -> const tuning_file* {
         const char* const path = variable("COLLS_TUNE");
         if (path == nullptr) return nullptr;

@@ -4,13 +4,13 @@
 
 #include <colls/any_schedule.hpp>
 #include <colls/detail/request/request.hpp>
+#include <colls/detail/support/process_lock.hpp>
 #include <colls/schedules/circulant.hpp>
 #include <colls/schedules/direct.hpp>
 #include <colls/schedules/hierarchical.hpp>
 #include <colls/schedules/host_hierarchy.hpp>
 #include <colls/schedules/tree.hpp>
 
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,11 +45,10 @@ inline candidates two_level_candidates_on(collective what, host_map hosts, int r
         std::vector<candidate> made;  // its elements stay where they are: plans and choices refer to them
         candidates list() const { return {made.data(), static_cast<int>(made.size())}; }
     };
-    static std::mutex mutex;
+    const process_lock lock;
     static std::vector<known>& all = *new std::vector<known>;  // never destroyed: threads may outlive main
     const int each = hosts.ranks_per_host();
     if (!rooted(what) || each > 0) root = 0;
-    const std::lock_guard lock(mutex);
     for (const known& k : all)
         if (k.what == what && k.hosts == hosts && k.root == root) return k.list();
     std::vector<candidate> made;

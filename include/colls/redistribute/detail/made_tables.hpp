@@ -4,17 +4,15 @@
 
 #include <colls/config.hpp>
 #include <colls/detail/support/list.hpp>
+#include <colls/detail/support/process_lock.hpp>
 #include <colls/redistribute/detail/transfer_table.hpp>
-
-#include <mutex>
 
 namespace colls::inline v1::detail {
 
 COLLS_INLINE const transfer_table* transfer_table_of(const layout& from, const layout& to) {
-    static std::mutex mutex;
+    const process_lock lock;
     // Never destroyed: threads may outlive main, and plans refer to the tables.
     static list<const transfer_table*>& made = *new list<const transfer_table*>;
-    const std::lock_guard lock(mutex);
     for (const transfer_table* t : made)
         if (t->from == from && t->to == to) return t;
     made.push_back(&(new transfer_builder(from, to))->table());

@@ -4,12 +4,12 @@
 
 #include <colls/detail/group/rank_context.hpp>
 #include <colls/detail/support/descriptor.hpp>
+#include <colls/detail/support/process_lock.hpp>
 #include <colls/status/detail/record.hpp>
 
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
-#include <mutex>
 #include <new>
 
 namespace colls::inline v1::detail {
@@ -21,9 +21,8 @@ public:
 
     /// This process's: a forked child begins one of its own.
     static record& of_process() {
-        static std::mutex one_at_a_time;
+        const process_lock lock;
         static record* own = nullptr;  // never destroyed: threads may outlive main
-        const std::lock_guard lock(one_at_a_time);
         if (own == nullptr || own->born_ != count_forks()) {
             if (own != nullptr) own->file_.close();
             own = new record;
@@ -32,7 +31,7 @@ public:
     }
     /// Null: there is no file, or no place in it.
     rank_status* take() {
-        const std::lock_guard lock(mutex_);
+        const process_lock lock;
         if (head_ == nullptr) return nullptr;
         if (!free_.empty()) {
             rank_status& p = place(free_.back());
@@ -46,7 +45,7 @@ public:
     }
     /// `p` shows nothing any more, and is of this process.
     void give(rank_status& p) {
-        const std::lock_guard lock(mutex_);
+        const process_lock lock;
         free_.push_back(static_cast<std::uint32_t>(&p - &place(0)));
     }
     bool has(const rank_status* p) const {
@@ -79,7 +78,6 @@ private:
     const unsigned born_ = count_forks();
     descriptor file_;
     record_head* head_ = nullptr;  // null: there is none
-    std::mutex mutex_;             // of free_
     list<std::uint32_t> free_;
 };
 

@@ -2,6 +2,7 @@
 // IWYU pragma: private, include <colls/tls.hpp>
 #pragma once
 
+#include <colls/detail/support/process_lock.hpp>
 #include <colls/net/detail/connection/channel.hpp>
 
 #include <openssl/err.h>
@@ -11,7 +12,6 @@
 #include <array>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -269,10 +269,9 @@ private:
 /// Lets COLLS_TLS name files in a program that includes this header.
 inline const bool installed = [] {
     colls::detail::make_cover = [](bool connects) -> std::unique_ptr<colls::detail::stream_cover> {
-        static std::mutex one_at_a_time;
         static auto& known = *new std::vector<std::pair<std::string, owned<SSL_CTX>>>;  // a thread may outlive main
         const std::string value = colls::detail::variable("COLLS_TLS");
-        const std::lock_guard lock(one_at_a_time);
+        const colls::detail::process_lock lock;
         auto at = std::find_if(known.begin(), known.end(), [&](const auto& k) { return k.first == value; });
         if (at == known.end()) at = known.emplace(known.end(), value, read_files(value));
         return std::make_unique<cover>(at->second.get(), connects);

@@ -5,6 +5,7 @@
 #include <colls/detail/support/copy.hpp>
 #include <colls/detail/support/machine.hpp>
 #include <colls/detail/support/process_copy.hpp>
+#include <colls/detail/support/process_lock.hpp>
 
 #include <exception>
 #include <memory>
@@ -74,6 +75,7 @@ private:
 
 /// The figures of this machine, measured at the first call in a process, which takes a millisecond or two.
 inline const staging_figures& measured_staging() {
+    const process_lock lock;
     static const staging_figures found = [] {
         if (!second_core()) return staging_figures{};
         try {

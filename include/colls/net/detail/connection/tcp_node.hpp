@@ -3,6 +3,7 @@
 // IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 
+#include <colls/detail/support/process_lock.hpp>
 #include <colls/net/detail/connection/channel.hpp>
 #include <colls/net/detail/connection/frame.hpp>
 #include <colls/schedule.hpp>
@@ -11,7 +12,6 @@
 #include <sys/epoll.h>
 #include <algorithm>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 namespace colls::inline v1::detail {
@@ -34,26 +34,23 @@ public:
         return one;
     }
     void add(watched_socket& s) {
-        const std::lock_guard lock(mutex_);
+        const process_lock lock;
         all_.push_back(&s);
     }
     void remove(watched_socket& s) {
-        const std::lock_guard lock(mutex_);
+        const process_lock lock;
         std::erase(all_, &s);
     }
 
 private:
     open_sockets() {
-        pthread_atfork([] { all().mutex_.lock(); }, [] { all().mutex_.unlock(); }, [] { all().close_in_child(); });
+        pthread_atfork(nullptr, nullptr, [] { all().close_in_child(); });
     }
-    // Runs with the lock that the parent took before the fork.
     void close_in_child() {
         for (watched_socket* const s : all_) s->fd.close();
         all_.clear();
-        mutex_.unlock();
     }
 
-    std::mutex mutex_;
     std::vector<watched_socket*> all_;
 };
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <colls/bootstrap/member_exchange.hpp>
+#include <colls/detail/support/process_lock.hpp>
 #include <colls/detail/support/rank_error.hpp>
 #include <colls/net/detail/forming/hand_over.hpp>
 #include <colls/net/detail/forming/meeting.hpp>
@@ -26,13 +27,13 @@ public:
         return *all;
     }
     void keep(std::shared_ptr<arena> a) {
-        const std::lock_guard lock(mutex_);
+        const process_lock lock;
         all_.push_back({std::move(a), count_forks()});
     }
     /// The arena of the lowest number that has all these processes as living ranks; null: there is none. A process
     /// that several ranks are in, as threads, has none.
     std::shared_ptr<arena> with(const std::vector<pid_t>& processes) const {
-        const std::lock_guard lock(mutex_);
+        const process_lock lock;
         std::shared_ptr<arena> best;
         for (const entry& k : all_) {
             if (k.born != count_forks() || (best && best->number < k.memory->number)) continue;
@@ -63,7 +64,6 @@ private:
         std::shared_ptr<arena> memory;
         unsigned born;  // a forked child is none of its ranks
     };
-    mutable std::mutex mutex_;
     std::vector<entry> all_;
 };
 
