@@ -101,6 +101,7 @@ constexpr Sum term(const T& x) {
 }
 
 // `a < b` is written `a < less{id} < b`: of the same precedence, whatever a and b are. So are the other operators.
+// Inline, since a function for a newer processor passes vectors otherwise than one for any.
 template <class T>
 struct left {
     const T& value;
@@ -113,11 +114,11 @@ struct left {
     template <class T>                                                                                      \
     struct left_of_##name : left<T> {};                                                                     \
     template <class T>                                                                                      \
-    constexpr left_of_##name<T> operator operation(const T & value, name at) {                              \
+    [[gnu::always_inline]] constexpr left_of_##name<T> operator operation(const T & value, name at) {       \
         return {{value, at.id}};                                                                            \
     }                                                                                                       \
     template <class T, class U>                                                                             \
-    constexpr auto operator operation(left_of_##name<T> x, const U& b) {                                    \
+    [[gnu::always_inline]] constexpr auto operator operation(left_of_##name<T> x, const U& b) {             \
         const T& a = x.value;                                                                               \
         using result = decltype(a operation b);                                                             \
         if constexpr (requires { requires std::is_same_v<result, std::decay_t<decltype(__VA_ARGS__)>>; }) { \
