@@ -10,6 +10,8 @@
 //                                network that shows what has arrived when the emulator flushes
 //     hosts fabric DOMAINS       the ranks are on hosts of fabrics, and in so many domains that share memory
 //     hosts staged RANK          asks for such windows, which the network of rank RANK, or a device, does not reach
+//     hosts unconnected RANK     rank RANK has no connections for its GPU: no rank has the group, and the host's goes
+//     on
 #include "../support/late_transport.hpp"
 #include "messages.hpp"
 
@@ -36,7 +38,7 @@
 
 namespace {
 
-int rank_without = colls::none;
+int rank_without = colls::none, rank_unconnected = colls::none;
 std::atomic<int> flushes{0};
 
 /// A network to the GPUs of the emulator.
@@ -46,6 +48,7 @@ public:
     std::unique_ptr<colls::extend::message_transport> over(
         std::unique_ptr<colls::extend::message_transport> control, int rank, int) override {
         if (rank == rank_without) return control;
+        if (rank == rank_unconnected) throw colls::error(colls::errc::unsupported, "there is no queue pair left");
         return std::make_unique<support::late_transport>(std::move(control));
     }
     std::string try_out(std::unique_ptr<colls::extend::message_transport>, int, int, const std::vector<int>&,
@@ -492,6 +495,21 @@ int run(const std::string& mode, int a, int b) {
     // Rank 1, which waits for rank 0 itself, is the first to give up, however busy the machine is: the others hear of
     // it.
     if (mode == "late") o.timeout = world.rank() == 1 ? 2 : 30;
+    if (mode == "unconnected") {
+        if (world.rank() == a) rank_unconnected = a;
+        std::string why;
+        try {
+            colls::cuda::communicator(world, device, o);
+        } catch (const colls::error& e) {
+            why = e.what();
+        }
+        std::printf("rank %d: %s\n", world.rank(), why.c_str());
+        colls::barrier(world);
+        check(cudaStreamDestroy(stream), "cudaStreamDestroy");
+        const std::string says =
+            "cuda::communicator: rank " + std::to_string(world.rank()) + " has no group, because rank ";
+        return why.find(says) == std::string::npos;
+    }
     colls::cuda::communicator gpu(world, device, o);
     auto x = gpu.allocate<word>(20'000);
     const auto sum = [&](int) {
@@ -579,7 +597,7 @@ int main(int argc, char** argv) {
         return std::printf("left out: there is no GPU\n"), 77;
     const std::string mode = argc > 1 && std::strtol(argv[1], nullptr, 0) == 0 ? argv[1] : "";
     const char* const first = mode.empty() ? (argc > 1 ? argv[1] : "1") : (argc > 2 ? argv[2] : "100");
-    if ((mode == "direct" || mode == "staged") && std::getenv("COLLS_TRANSPORT") == nullptr) {
+    if ((mode == "direct" || mode == "staged" || mode == "unconnected") && std::getenv("COLLS_TRANSPORT") == nullptr) {
         support::late_transport::is_strict = mode == "direct";
         if (mode == "staged") rank_without = std::atoi(first);
         const char* const how = std::getenv("EMULATED_DIRECT");

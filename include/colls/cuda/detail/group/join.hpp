@@ -461,13 +461,11 @@ private:
         });
         exchange();
         meeting_by_host meet(host_);
-        {
+        places_of_channels places{};
+        attempt([&] {
             const v1::detail::connections_for_gpu near_it(own_.device);
             const near_device there(own_.device);
             far_->set_network(v1::detail::bootstrap_of_program.load(std::memory_order_relaxed)(rank_, n_, meet));
-        }
-        places_of_channels places{};
-        attempt([&] {
             if (rank_ == 0) far_->make_places(places.of);
         });
         exchange();
