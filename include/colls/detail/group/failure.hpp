@@ -229,6 +229,7 @@ inline constexpr const char* may_differ =
     tell_calls(self.memory, self.rank, self.log.recent, self.log.count);
     for (const double until = seconds_now() + time_to_tell;
         !has_told(self.memory, peer, at.call) && seconds_now() < until;) {
+        self.backend->look(self, nullptr, 0);                   // over messages, the account comes by one
         throw_if_broken(self, &at, std::memory_order_seq_cst);  // another rank has reported it
         sched_yield();
     }
