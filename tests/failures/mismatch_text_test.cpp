@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -217,10 +218,11 @@ TEST_CASE("mismatch: a call that did not match is named when a later call finds 
 namespace {
 
 /// A transport of rank 0 whose messages are sent at once, and which counts the questions for calls that rank 0 asks.
-/// The test plays the peer.
+/// The test plays the peer, also in `meanwhile`, when rank 0 looks at it.
 struct asked_transport final : colls::extend::message_transport {
     std::uint64_t posted = 0;
     int questions = 0;
+    std::function<void()> meanwhile;
     std::uint64_t send(int, const colls::extend::message_label&, const colls::extend::piece*, int) override {
         return posted++;
     }
@@ -235,7 +237,9 @@ struct asked_transport final : colls::extend::message_transport {
         return true;
     }
     void tell_all(const colls::extend::control_message&) override {}
-    void progress() override {}
+    void progress() override {
+        if (meanwhile) meanwhile();
+    }
     void idle(double) override {}
 };
 struct lonely_group final : colls::extend::message_group {
@@ -289,6 +293,34 @@ TEST_CASE("mismatch: where a peer waits in a later call, this rank compares when
             }
             CHECK(at->questions == (right ? 0 : 1));
         }
+}
+
+TEST_CASE("mismatch: a peer that says late how its call differs is waited for, also where the wait itself finds it",
+    "[mismatch]") {
+    asked_transport* at = nullptr;
+    colls::communicator comm = rank_0(&at);
+    colls::detail::rank_context& self = comm.context();
+    at->meanwhile = [&] {
+        if (self.log.count == 0) return;
+        using colls::extend::control_kind;
+        const std::uint64_t other = self.log.history + 1;
+        if (at->questions == 0) at->listening->heard(1, {control_kind::board, 0, other, 1, ""});
+        // Rank 0 has published in which call it waits, and so has compared it with the one of the peer.
+        if (self.memory.state(0).board_call.load() == 0) return;
+        colls::detail::call_record theirs = self.log.of(0);
+        theirs.count = 6;
+        at->listening->heard(1, {control_kind::told, 0, other, 0, colls::detail::parts_of(theirs).text()});
+    };
+    std::vector<int> x(5);
+    std::string text = "no error";
+    try {
+        colls::all_reduce<colls::direct>(comm, x, colls::sum);
+    } catch (const colls::error& e) {
+        text = (e.code() == colls::errc::mismatch ? "" : "another code: ") + std::string(e.what());
+    }
+    INFO(text);
+    CHECK(at->questions == 1);
+    CHECK(says(text, "the count is 5 on rank 0 and 6 on rank 1"));
 }
 
 TEST_CASE("errors: calls that are alike share a line, those that differ in anything do not", "[mismatch]") {

@@ -307,6 +307,8 @@ TEST_CASE("shrink: a second one of a group is refused, and leaves the first one'
                 (e.code() == colls::errc::invalid_argument ? count.right_errors : count.wrong) += 1;
             }
             colls::barrier(left);
+            count.ready += 1;
+            while (count.ready < 3) std::this_thread::yield();  // none is still in that call
             left = left.shrink();
             colls::barrier(left);
             count.shrunk += left.size() == 3;

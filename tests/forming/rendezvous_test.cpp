@@ -837,6 +837,30 @@ TEST_CASE("rendezvous: ranks meet despite a thousand silent connections, or more
     CHECK(status == 0);
 }
 
+TEST_CASE("rendezvous: descriptors have run out where attempts have shown that, however long the pauses between them",
+    "[rendezvous]") {
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        door<hello> d(listen_at(address::loopback(AF_INET, free_port())), "the token", "rank 0");
+        const int spare = dup(0), next = dup(0);
+        close(next);
+        const rlimit used{static_cast<rlim_t>(next), static_cast<rlim_t>(next)};
+        if (spare < 0 || next < 0 || setrlimit(RLIMIT_NOFILE, &used) != 0 || d.exhausted_for(0) != 0) _exit(1);
+        d.serve();
+        if (d.reason() != EMFILE || d.exhausted_for(0) != EMFILE) _exit(2);
+        usleep(80'000);
+        if (d.exhausted_for(0.07) != 0) _exit(3);  // nothing has been tried meanwhile
+        close(spare);
+        d.serve();
+        _exit(d.exhausted_for(0) != 0 ? 4 : 0);  // there is a descriptor again, though no connection comes
+    }
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    REQUIRE(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 0);
+}
+
 TEST_CASE("rendezvous: where descriptors run out, all ranks hear of it", "[rendezvous]") {
     const int port = free_port();
     int ends[2];

@@ -898,7 +898,9 @@ TEST_CASE("tcp: of too many connections that are silent, or too early, the oldes
         INFO("early " << early);
         const std::size_t most = early ? tcp_node::most_early : tcp_node::most_silent, before = node.pending();
         std::vector<descriptor> all;
+        std::vector<double> begun;
         for (std::size_t i = 0; i < most + 20; ++i) {
+            begun.push_back(seconds_now());
             all.push_back(start_connect(place.members[0]));
             REQUIRE(wait_for(all.back().get(), POLLOUT, seconds_now() + patience_s));
             std::byte hello[peer_hello_bytes];
@@ -908,7 +910,10 @@ TEST_CASE("tcp: of too many connections that are silent, or too early, the oldes
         }
         for (int i = 0; i < 20; ++i) usleep(1'000), node.poll_events();  // the last ones may come a little later
         const std::size_t kept = node.pending() - before;
-        CHECK(kept >= most - 1);
+        // On a slow machine, the first silent ones are dropped since their time is over.
+        const double late = early ? 0 : seconds_now() - tcp_node::hello_timeout;
+        const auto in_time = static_cast<std::size_t>(std::ranges::count_if(begun, [&](double t) { return t > late; }));
+        CHECK(kept >= std::min(most, in_time) - 1);
         CHECK(kept <= most);
         for (std::size_t i = 0; i < all.size(); ++i) {
             char x;

@@ -43,7 +43,10 @@ public:
             descriptor fd = accept_from(listening_.fd.get());
             if (!fd && errno == ECONNABORTED) continue;
             if (!fd) {
-                if (may_try_again(errno)) break;
+                if (may_try_again(errno)) {
+                    exhausted_since_ = 0;  // there was a descriptor for it
+                    break;
+                }
                 reason_ = errno;  // probably too many open files
                 next_accept_ = now + 0.05;
                 if (exhausted_since_ == 0 || !silent_.empty()) exhausted_since_ = now;  // silent ones leave soon
@@ -82,9 +85,9 @@ public:
         shutdown(to.fd(), SHUT_WR);
         silent_.push_back({std::move(to), from, seconds_now(), true});
     }
-    /// Why no connection has been accepted for that long: an errno, or 0.
+    /// Why no connection has been accepted for that long, as the latest attempt has shown: an errno, or 0.
     int exhausted_for(double seconds) const {
-        return exhausted_since_ != 0 && seconds_now() > exhausted_since_ + seconds ? reason_ : 0;
+        return exhausted_since_ != 0 && next_accept_ > exhausted_since_ + seconds ? reason_ : 0;
     }
     /// The last errno for which a connection was not accepted, or 0.
     int reason() const { return reason_; }
