@@ -1260,6 +1260,10 @@ TEST_CASE("colls: what real machines have in NCCL's and RCCL's files", "[tool]")
 
 TEST_CASE("colls: networks that are refused", "[tool]") {
     const tool_folder folder;
+    for (const char* const command : {"choose", "synthesise"}) {
+        const program_result r = folder.run(std::string(command) + " --topology torus -n 4");
+        CHECK((r.status == 2 && r.says("name a collective, such as all_reduce")));
+    }
     const auto refused = [&](const std::string& network, const std::string& words, const std::string& more = "") {
         std::ofstream(folder.file("n.json")) << network;
         const program_result r = folder.run("simulate all_reduce --topology '" + folder.file("n.json") + "' " + more);
