@@ -338,14 +338,14 @@ void check_layouts(colls::communicator& comm, int kind, std::size_t k) {
     in.check(where + "all_reduce in place");
     // In place, from the elements in one order to the same in another one, which another object describes.
     const std::size_t rows = 2 + size_of(me % 2), columns = 12 / rows;
-    const data_layout by_rows = data_layout::contiguous(12),
+    const data_layout by_rows = data_layout::contiguous(rows),
                       by_columns = data_layout::vector(rows, 1, columns).with_extent(1);
     checked matrix(12 * sizeof(int));
     for (std::size_t i = 0; i < 12; ++i) matrix.set(i * sizeof(int), datum(me, 8, i));
     matrix.keep();
     for (std::size_t i = 0; i < 12; ++i)
         matrix.wants((i % rows * columns + i / rows) * sizeof(int), sum_of(0, n, 8)(i));
-    finish_once(Form::all_reduce(comm, dynamic::const_buffer{matrix.data(), 1, type::int32, &by_rows},
+    finish_once(Form::all_reduce(comm, dynamic::const_buffer{matrix.data(), columns, type::int32, &by_rows},
         dynamic::buffer{matrix.data(), columns, type::int32, &by_columns}, op::sum, how));
     matrix.check(where + "all_reduce in place, transposed");
     fill(in, in_shape, 4);
