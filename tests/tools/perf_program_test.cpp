@@ -217,7 +217,6 @@ TEST_CASE("colls_perf: wrong arguments are refused in words, with exit status 2"
         {"send_recv -e 8 --schedule ring", "without a schedule"},
         {"all_to_all_v -e 8 --schedule bruck", "always goes by direct"},
         {"all_reduce -N 0 -J /tmp/x.json", "a run that never ends"}, {"barrier --plot /tmp/x.svg", "nothing to draw"},
-        {"all_reduce -b 0 -e 0 --plot /tmp/x.svg", "nothing to draw"},
         {"all_reduce -e 8 --plot /tmp/x.svg --peer a=/no/such.json", "cannot be read"}};
     for (const auto& [arguments, words] : wrong) {
         const result r = perf(arguments);
