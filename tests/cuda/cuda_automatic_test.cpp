@@ -199,6 +199,28 @@ TEST_CASE("automatic on GPUs: a candidate that a kernel cannot run is left out",
     const std::string text = narrow.explain({.bytes = 1e6});
     const std::size_t row = text.find("  direct ");
     CHECK(text.substr(row, text.find('\n', row) - row).find("too large for a kernel") != std::string::npos);
+    // The table says why others are not taken, and which one is, if it is to.
+    const gpu_choice sums =
+        gpu_choice::of<collective::all_reduce>(16, map_of(2, 8), 0, figures, {8, 256 << 10, 1 << 20, 1 << 20, 1024});
+    const auto rows_with = [&](const gpu_demand& d, bool marks, const std::string& words) {
+        const std::string table = sums.explain(d, marks);
+        std::vector<std::string> found;
+        for (std::size_t at = table.find(words); at != std::string::npos; at = table.find(words, at + 1)) {
+            const std::size_t begin = table.rfind('\n', at) + 3;
+            found.push_back(table.substr(begin, table.find("  ", begin) - begin));
+        }
+        return found;
+    };
+    using rows = std::vector<std::string>;
+    const gpu_demand exact{.bytes = 1e6, .reproducible = true};
+    CHECK(rows_with({.bytes = 1e6}, true, "<- chosen") == rows{std::string(sums.choose({.bytes = 1e6}).name)});
+    CHECK(rows_with({.bytes = 1e6}, false, "<- chosen").empty());
+    CHECK(rows_with({.bytes = 1e6}, true, "not in one fold").empty());
+    const rows folds = rows_with(exact, true, "not in one fold");
+    CHECK(std::count(folds.begin(), folds.end(), "host_hierarchy<direct>") == 1);
+    CHECK(std::count(folds.begin(), folds.end(), "direct") + std::count(folds.begin(), folds.end(), "one_shot") == 0);
+    // Not among those that are weighed, but named.
+    CHECK(rows_with({.bytes = 1e6, .forced = "ring"}, true, "<- chosen") == rows{"ring"});
 }
 
 TEST_CASE("automatic on GPUs: the root's host begins, whichever it is", "[automatic]") {
@@ -212,5 +234,11 @@ TEST_CASE("automatic on GPUs: the root's host begins, whichever it is", "[automa
         CHECK(taken.name.substr(0, 14) == "host_hierarchy");
         CHECK(taken.schedule.root(12) == root);
         CHECK(verify(taken.schedule, 12).ok());
+        // On one host: the roles of other roots are as those of root 0.
+        const gpu_choice alone =
+            gpu_choice::of<collective::broadcast>(12, {}, root, figures, {8, 256 << 10, 1 << 20, 1 << 20, 1024});
+        const gpu_choice at_0 =
+            gpu_choice::of<collective::broadcast>(12, {}, 0, figures, {8, 256 << 10, 1 << 20, 1 << 20, 1024});
+        CHECK(alone.explain({.bytes = 4 << 20}) == at_0.explain({.bytes = 4 << 20}));
     }
 }

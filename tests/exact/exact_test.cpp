@@ -199,6 +199,15 @@ TEST_CASE("exact_sum: products of floats are exact", "[exact]") {
         CHECK(raw(singly.value()) == expected<double>(want));
         CHECK(same_bytes(singly, together));
     }
+    // One product, which no other hides.
+    const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+    for (const float a : {inf, -inf, nan, 2.0f, -2.0f, 0.0f})
+        for (const float b : {inf, -inf, nan, 3.0f, -3.0f, -0.0f}) {
+            exact_sum<double> sum;
+            sum.add_product(a, b);
+            INFO(a << " times " << b);
+            CHECK(same_bytes(sum, exact_sum<double>(static_cast<double>(a) * static_cast<double>(b))));
+        }
 }
 
 namespace {
@@ -440,6 +449,11 @@ TEST_CASE("exact calls: more ranks than doubles hold, long buffers, no elements"
         std::vector<float> x((std::size_t{1} << 18) + 77);
         for (std::size_t i = 0; i < x.size(); ++i)
             x[i] = static_cast<float>(i % 1000) * (comm.rank() == 1 ? -1.0f : 0x1p-3f);
+        const std::vector<float> own(x);
+        colls::all_reduce<colls::ring>(comm, own, x, colls::exact);  // by integers, in two chunks
+        for (std::size_t i = 0; i < x.size(); ++i)
+            expect(x[i] == static_cast<float>(i % 1000) * -0.75f, "an element of a long buffer, by a schedule");
+        x = own;
         colls::all_reduce(comm, x, colls::exact);
         for (std::size_t i = 0; i < x.size(); ++i)
             expect(x[i] == static_cast<float>(i % 1000) * -0.75f, "an element of a long buffer");

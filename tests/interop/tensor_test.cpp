@@ -38,7 +38,8 @@ public:
     static constexpr std::size_t rank() { return Rank; }
     std::size_t extent(std::size_t d) const { return extents_[d]; }
     static constexpr bool is_always_strided() { return strided; }
-    bool is_strided() const { return true; }
+    bool is_strided() const { return is_strided_; }
+    void without_strides() { is_strided_ = false; }
     std::size_t stride(std::size_t d) const { return strides_[d]; }
     bool is_unique() const {
         for (std::size_t d = 0; d < Rank; ++d)
@@ -61,6 +62,7 @@ public:
 private:
     T* data_;
     array extents_, strides_;
+    bool is_strided_ = true;
 };
 template <class T, std::size_t Rank>
 view<T, Rank> rows_first(T* data, std::array<std::size_t, Rank> extents) {  // layout_right
@@ -191,6 +193,9 @@ TEST_CASE("mdspan: what is no buffer is refused in words", "[interop]") {
     const auto repeated = view<int, 2>(x.data(), two{3, 4}, two{0, 1});
     CHECK(lacks(refusal_of([&] { (void)interop::elements(padded); }), {"3 x 4", "gaps", "interop::strided"}) == "");
     CHECK(lacks(refusal_of([&] { (void)interop::elements(repeated); }), {"3 x 4", "overlap"}) == "");
+    auto blocked = rows_first<int, 2>(x.data(), {3, 4});
+    blocked.without_strides();
+    CHECK(lacks(refusal_of([&] { (void)interop::strided(blocked); }), {"3 x 4", "no strides", "copy it"}) == "");
     // As many elements as places, of which two are the same.
     const auto same = view<int, 2>(x.data(), two{2, 2}, two{0, 3});
     REQUIRE(same.is_exhaustive());
@@ -374,6 +379,8 @@ TEST_CASE("dlpack: tensors that no call can take are refused in words", "[intero
     CHECK(lacks(refused([](made_tensor& m) { m.t.dimensions = -1; }), {"-1 dimensions"}) == "");
     CHECK(lacks(refused([](made_tensor& m) { m.t.data = nullptr; }), {"3 x 4", "null"}) == "");
     CHECK(refused([](made_tensor& m) { m.t.data = nullptr, m.shape[1] = 0; }) == "none");
+    CHECK(lacks(refused([](made_tensor& m) { m.t.data = nullptr, m.t.dimensions = 0; }), {"of 1 elements", "null"}) ==
+          "");
     made_tensor gaps(x.data(), float32, {3, 4}, {8, 1});
     CHECK(lacks(refusal_of([&] { (void)interop::elements<float>(gaps.t); }), {"in a row", "interop::strided"}) == "");
     // A transposed one has no gaps, but its elements are in another order.
@@ -394,6 +401,8 @@ TEST_CASE("dlpack: memory of a GPU becomes spans for that GPU alone", "[interop]
     CHECK(lacks(refusal_of([&] { (void)interop::device_elements<int>(m.t, 1); }), {"of type float32", "int32"}) == "");
     m.t.device = {dlpack::device_type::cpu, 0};
     CHECK(lacks(refusal_of([&] { (void)interop::device_elements<float>(m.t, 0); }), {"on the CPU"}) == "");
+    m.t.device = {dlpack::device_type::cuda_host, 0};
+    CHECK(lacks(refusal_of([&] { (void)interop::device_elements<float>(m.t, 0); }), {"on the CPU, of CUDA"}) == "");
     m.t.device = {dlpack::device_type::cuda_managed, 0};
     CHECK(interop::device_elements<float>(m.t, 1).size() == 12);
     CHECK(interop::elements<float>(m.t).size() == 12);
@@ -424,6 +433,16 @@ TEST_CASE("dlpack: an owner calls the deleter once, and keeps read-only tensors 
         CHECK(lacks(refusal_of([&] { (void)a.writable(); }), {"read only"}) == "");
     }
     CHECK(deleted == 3);
+    {
+        dlpack::owner a(&old), b(&with);
+        a = std::move(b);
+        CHECK(&a.readable() == &with.dl_tensor);
+        CHECK(lacks(refusal_of([&] { (void)a.writable(); }), {"read only"}) == "");
+        CHECK(&b.writable() == &old.dl_tensor);
+        CHECK(deleted == 3);
+    }
+    CHECK(deleted == 5);
+    deleted = 3;
     with.version.major = 2;
     CHECK(lacks(refusal_of([&] { const dlpack::owner a(&with); }), {"version 2.x"}) == "");
     CHECK(deleted == 4);

@@ -474,6 +474,16 @@ TEST_CASE("gradient_buckets: refuses wrong calls on the rank that makes them, wh
         });
         expect(says(text, "bucket_bytes is 0"), text);
         // One bucket, however long.
+        const std::vector<std::span<float>> seven(7, std::span(x).first(0));
+        colls::gradient_buckets many(comm, seven, colls::sum, {.uneven = true});
+        many.ready(2);
+        const auto missing = refusal_of([&] { many.wait(); });
+        expect(says(missing, "for gradient 0, 1, 3, 4, 5 and 1 more"), missing);
+        const auto joined = refusal_of([&] { many.join(); });
+        expect(says(joined, "join() within a step"), joined);
+        for (const std::size_t i : {0u, 1u, 3u, 4u, 5u, 6u}) many.ready(i);
+        many.wait();
+        many.join();
         colls::gradient_buckets one(
             comm, std::vector{std::span(x)}, colls::sum, {.bucket_bytes = std::size_t{1} << 63});
         expect(one.bucket_count() == 1, "one bucket");

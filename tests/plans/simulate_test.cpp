@@ -744,9 +744,20 @@ TEST_CASE("simulate: what is refused", "[simulate]") {
         INFO(text);
         CHECK(contains(text, words));
     };
+    const auto no_route = [](int, int, std::vector<int>&) {};
+    refused("there is 1 rank or more, not 0", [&] { topology(0, {}, no_route); });
+    refused("there is no router", [&] { topology(1, {}, {}); });
+    refused("one rank in 1 or more, not in 0", [&] { stragglers(0, 1); });
+    refused(
+        "a cable leads to node 6, but 1 cables between 2 ranks do not name so many", [&] { graph(2, {{0, 6, good}}); });
+    for (const int none : {0, -5})
+        refused("the number of pairs of a rank and a node is not positive", [&] { graph(none, {}); });
+    CHECK(torus({}, good).ranks() == 1);
     refused("link 0 has the bandwidth 0; it is above 0", [&] { flat(4, {1e-6, 0}); });
     refused("link 2 has the latency -1e-06; it is not negative", [&] { two_level(2, 2, good, {-1e-6, 1e9}); });
     refused("bandwidth nan", [&] { torus({4}, {0, std::nan("")}); });
+    refused("bandwidth inf", [&] { torus({4}, {0, INFINITY}); });
+    refused("latency inf", [&] { torus({4}, {INFINITY, 1}); });
     refused("rank 2 has no route to rank 0", [&] { graph(3, {{0, 1, good}}); });
     refused("rank 1 has no route to rank 0", [&] { graph(2, {{0, 1, good, false}}); });
     refused("two different nodes, not 1 and 1", [&] { graph(2, {{0, 1, good}, {1, 1, good}}); });

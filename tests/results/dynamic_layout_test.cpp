@@ -18,6 +18,7 @@
 #include <cstring>
 #include <map>
 #include <thread>
+#include <utility>
 #include <vector>
 
 using namespace support;
@@ -199,6 +200,20 @@ void check_displacements(colls::communicator& comm, std::size_t scale) {
     finish_once(Form::all_to_all_v(
         comm, ints(same, 0, both.total), ints(same, 0, both.total), both.list(), both.list(), dynamic::options{}));
     same.check(where + "all_to_all_v in place");
+    // In place: what is sent lies in a row, and what is received in the order of ranks turned round.
+    blocks in_row = both, turned = both;
+    in_row.total = turned.total = 0;
+    for (int r = 0; r < n; ++r) {
+        in_row.at[size_of(r)] = std::exchange(in_row.total, in_row.total + both.count(r));
+        turned.at[size_of(n - 1 - r)] = std::exchange(turned.total, turned.total + both.count(n - 1 - r));
+    }
+    checked mixed(in_row.total * sizeof(int));
+    in_row.each([&](int r, std::size_t i) { mixed.set(in_row.byte(r, i), datum(me, r, i)); });
+    mixed.keep();
+    turned.each([&](int r, std::size_t i) { mixed.wants(turned.byte(r, i), datum(r, me, i)); });
+    const dynamic::buffer all_of_it = ints(mixed, 0, in_row.total);
+    finish_once(Form::all_to_all_v(comm, all_of_it, all_of_it, in_row.counts, turned.list(), dynamic::options{}));
+    mixed.check(where + "all_to_all_v in place, the other way round");
     finish(Form::all_to_all_v(comm, ints(halves, 0, 2 * both.total), ints(halves, 0, 2 * both.total), both.list(),
         above.list(), dynamic::options{}));
     halves.check(where + "all_to_all_v within one array");
@@ -321,6 +336,18 @@ void check_layouts(colls::communicator& comm, int kind, std::size_t k) {
     wants(in, in_shape, sum_of(0, n, 3));
     finish_once(Form::all_reduce(comm, described(in, in_shape), op::sum, how));
     in.check(where + "all_reduce in place");
+    // In place, from the elements in one order to the same in another one, which another object describes.
+    const std::size_t rows = 2 + size_of(me % 2), columns = 12 / rows;
+    const data_layout by_rows = data_layout::contiguous(rows),
+                      by_columns = data_layout::vector(rows, 1, columns).with_extent(1);
+    checked matrix(12 * sizeof(int));
+    for (std::size_t i = 0; i < 12; ++i) matrix.set(i * sizeof(int), datum(me, 8, i));
+    matrix.keep();
+    for (std::size_t i = 0; i < 12; ++i)
+        matrix.wants((i % rows * columns + i / rows) * sizeof(int), sum_of(0, n, 8)(i));
+    finish_once(Form::all_reduce(comm, dynamic::const_buffer{matrix.data(), columns, type::int32, &by_rows},
+        dynamic::buffer{matrix.data(), columns, type::int32, &by_columns}, op::sum, how));
+    matrix.check(where + "all_reduce in place, transposed");
     fill(in, in_shape, 4);
     if (me > 0) wants(in, in_shape, sum_of(0, me, 4));
     finish_once(Form::exclusive_scan(comm, described(in, in_shape), described(in, in_shape), op::sum, how));
@@ -574,6 +601,10 @@ TEST_CASE("dynamic: layouts and displacements that cannot be are refused, and th
                 refuses([&] { dynamic::gather_v(comm, own, to, overlap, 1); }, {"in gather_v", said});
             else
                 refuses([&] { dynamic::all_gather_v(comm, own, to, overlap); }, {"in all_gather_v", said});
+            at[2] = at[0] - 1;  // the block of the higher rank begins first
+            refuses([&] { dynamic::all_gather_v(comm, own, to, dynamic::count_list(counts, at)); },
+                {"the blocks of ranks 0 and 2 overlap in the output: elements " + a + " to " + b + ", and elements " +
+                    std::to_string(5 * n - 1) + " to " + std::to_string(5 * n + 2)});
             at[2] = 37;
             refuses([&] { dynamic::all_gather_v(comm, own, to, dynamic::count_list(counts, at)); },
                 {"the block of rank 2 is elements 37 to 40 of the output, which holds 40"});
@@ -583,6 +614,9 @@ TEST_CASE("dynamic: layouts and displacements that cannot be are refused, and th
             at.pop_back();
             refuses([&] { dynamic::all_gather_v(comm, own, to, dynamic::count_list(counts, at)); },
                 {std::to_string(n) + " counts and " + std::to_string(n - 1) + " displacements of the output"});
+            const std::vector<std::size_t> too_few(size_of(n - 1), 4);
+            refuses([&] { dynamic::all_gather_v(comm, own, to, dynamic::count_list(too_few, counts)); },
+                {std::to_string(n - 1) + " counts and " + std::to_string(n) + " displacements of the output"});
 
             const auto all_reduce_to = [&](const data_layout& l, std::size_t count) {
                 dynamic::all_reduce(comm, ints(in, 0, l.size() * count), {out.data(), count, type::int32, &l}, op::sum);
@@ -599,6 +633,11 @@ TEST_CASE("dynamic: layouts and displacements that cannot be are refused, and th
             refuses([&] { dynamic::send(comm, {nullptr, 3, type::int32, &pairs}, 0); }, {"in send", "is null"});
             refuses([&] { dynamic::all_reduce(comm, {in.data(), 1, type::int32, &pairs}, to, op::sum); },
                 {"in all_reduce", "40 elements", "4"});
+            const dynamic::const_buffer negative{in.data(), 0 - std::size_t{2}, type::int32};
+            refuses([&] { dynamic::all_reduce(comm, negative, {out.data(), 1, type::int32, &pairs}, op::sum); },
+                {"the input of -2 elements of 4 bytes: the count is negative"});
+            refuses([&] { dynamic::all_reduce(comm, {in.data(), negative.count, type::int32, &pairs}, to, op::sum); },
+                {"the input of -2 repetitions of a layout of extent 6 elements of 4 bytes: the count is negative"});
             refuses([&] { data_layout::indexed(counts, at); }, {"offsets and", "lengths"});
             out.check("refused calls");
 
@@ -637,9 +676,13 @@ TEST_CASE("dynamic: sizes, strides and offsets that have overflowed are refused"
     refused([&] { data_layout::vector(many, many, 0).repeated(many, 0); });
     // The blocks reach farther than the extent says.
     refused([&] { data_layout::vector(2, 1, far).with_extent(1).repeated(3, far); });
+    refused([&] { data_layout::contiguous(16).with_extent(1).repeated(2, half_of_all - 8); });
     refused([&] { data_layout::indexed(sizes{0, 1}, sizes{half_of_all - 1, half_of_all - 2}); });
     const data_layout longest = data_layout::vector(2, 4, half_of_all - 5);
     CHECK(longest.extent() == half_of_all - 1);
+    data_layout copy = data_layout::contiguous(1);
+    copy = longest;
+    CHECK((copy.extent() == longest.extent() && copy.size() == 8));
     // Nothing, however often, takes no time.
     const data_layout nothing = data_layout::vector(far, 0, 0).repeated(2, 5);
     CHECK(nothing.size() == 0);

@@ -828,6 +828,16 @@ TEST_CASE("dynamic: what a typed call would not compile is refused, and the grou
             const std::vector<std::size_t> counts(static_cast<std::size_t>(n), 2);
             refuses([&] { dynamic::gather_v(comm, from, to, counts, 0, {.schedule = "tree"}); },
                 {"gather_v", "straight from rank to rank"});
+            const colls::any_schedule tree(colls::schedule_of<colls::collective::gather>(colls::tree<4>{})),
+                straight(colls::schedule_of<colls::collective::gather>(colls::direct{}));
+            refuses([&] { dynamic::gather_v(comm, from, to, counts, 0, {.given = &tree}); },
+                {"gather_v", "straight from rank to rank"});
+            for (const dynamic::options& how : {dynamic::options{.given = &straight}, {.schedule = "direct"}}) {
+                std::vector<float> own(2, 1), all(2 * static_cast<std::size_t>(n));
+                dynamic::gather_v(
+                    comm, {own.data(), 2, type::float32}, {all.data(), all.size(), type::float32}, counts, 0, how);
+                expect(all.back() == (comm.rank() == 0 ? 1 : 0), "gather_v by direct");
+            }
             const colls::any_schedule ring(colls::schedule_of<colls::collective::all_reduce>(colls::ring{}));
             refuses([&] { dynamic::broadcast(comm, to, 0, {.given = &ring}); }, {"ring", "implements all_reduce"});
             refuses([&] { dynamic::all_reduce(comm, to, op::sum, {.schedule = "ring", .given = &ring}); },
@@ -867,6 +877,9 @@ TEST_CASE("dynamic: what a typed call would not compile is refused, and the grou
             dynamic::all_reduce(comm, from, to, op::sum, {.given = &ring});
             expect(out[5] == static_cast<float>(n), "sum");
         }));
+    CHECK(dynamic::element_type::bytes(1) == dynamic::element_type(type::bytes));
+    CHECK(dynamic::element_type::bytes(2).name() == "std::array<std::byte, 2>");
+    CHECK(reduction::function(&half_and_add, nullptr, false, "halves").name() == "halves");
     CHECK(says(refusal_of([] {
         colls::communicator none;
         dynamic::barrier(none);

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <climits>
 #include <cstdint>
 #include <cstring>
 #include <numeric>
@@ -394,6 +395,9 @@ TEST_CASE("layouts: which rank holds what", "[redistribute]") {
         layout::by_rows({8, 1}, {0, 5}).with_row_sizes({far, far, far, far, std::size_t{8}});
     }).find("add up") != std::string::npos);
     CHECK(refused([] { layout::by_blocks({8, 8}, 1 << 16, 1 << 16); }).find("ranks") != std::string::npos);
+    CHECK(refused([] { layout::by_rows({8, 8}, {INT_MAX, 1}); }).find("ranks") != std::string::npos);
+    CHECK(refused([] { layout::by_rows({100, 1}, {0, 65}).with_row_sizes(std::vector<int>(65, 1)); }).find("64") !=
+          std::string::npos);
     CHECK(refused([] { layout::by_rows({8, 8}, {1 << 30, 4, 1 << 29}); }).find("ranks") != std::string::npos);
     CHECK(
         refused([] { layout::by_rows({8, 8}, {0, 1 << 20}).replicated(1 << 12); }).find("ranks") != std::string::npos);

@@ -366,7 +366,7 @@ TEST_CASE("colls simulate, choose and place: the table has the figures of the JS
         double ratio = 0;
         const bool read = !!(columns >> size >> best >> time >> next >> ratio);
         const double least = row.at("seconds").at(best), second = row.at("seconds").at(next);
-        CHECK((read && size.is(row.at("bytes")) && best == row.at("best") && time.is(least)));
+        CHECK((read && size.is(row.at("bytes")) && best == row.at("best").get<std::string>() && time.is(least)));
         CHECK(std::abs(ratio - second / least) <= 0.00501);
         for (const auto& [family, seconds] : row.at("seconds").items())
             if (family != best) CHECK(seconds.get<double>() >= second * (1 - 1e-9));
@@ -801,7 +801,7 @@ TEST_CASE("colls export: a graph has an edge for each message, a trace a pair of
                 const chakra::node& node = file.nodes[i];
                 const json& same = rank.at("nodes").at(i);
                 CHECK(node.id == same.at("id"));
-                CHECK(node.name == same.at("name"));
+                CHECK(node.name == same.at("name").get<std::string>());
                 CHECK(json(node.data) == same.at("data_deps"));
                 CHECK(json(node.control) == same.at("ctrl_deps"));
                 CHECK(node.with.size() == same.at("attr").size() + 1);  // is_cpu_op
@@ -1033,7 +1033,7 @@ TEST_CASE("colls choose: a file that COLLS_TUNE reads, with the best schedule of
             CHECK(std::string(line.collective) == "all_reduce");
             if (static_cast<double>(line.from) <= row["bytes"].get<double>()) name = line.name;
         }
-        CHECK(name == row["best"]);
+        CHECK(name == row["best"].get<std::string>());
         for (const auto& [family, seconds] : row["seconds"].items())
             CHECK(seconds.get<double>() >= row["seconds"][name].get<double>() * (1 - 1e-9));
     }
@@ -1395,6 +1395,9 @@ TEST_CASE("colls: what is refused, and how it says so", "[tool]") {
     refused("prove ring --ranks 4..2", "'4..2' is not a range of group sizes");
     refused("cost ring --ranks 2..4", "give one group size");
     refused("cost ring --bytes 5X", "'5X' is not a size");
+    for (const char* const json : {"", " --json"})
+        refused(std::string("cost halving_doubling -n 6") + json, "halving_doubling does not support 6 ranks");
+    CHECK(folder.run("list everything").text.find("On 8 ranks") == std::string::npos);  // no table before the error
     refused("cost ring --hosts 2,3", "these are 5 ranks, and the group has 8");
     for (const char* const text : {"2,,6", "2,x", "0", "2,-1,7", "8,", "99999999999", " 8"})
         refused(std::string("cost ring --hosts '") + text + "'", "write how many ranks each host has");
@@ -1411,6 +1414,8 @@ TEST_CASE("colls: what is refused, and how it says so", "[tool]") {
     folder.write("flat.json", R"({"kind": "flat", "ranks": 8, "link": {"latency_us": 1, "gb_s": 25}})");
     for (const char* const n : {"0", "-5"})
         refused("choose all_reduce --sizes 8 --topology '" + folder.file("flat.json") + "' -n " + n, "--ranks");
+    for (const char* const what : {"halving_doubling all_reduce -n 6", "ring inclusive_scan"})
+        refused(std::string("place ") + what + " --topology '" + folder.file("flat.json") + "'", "nothing to place on");
     refused("compare all_reduce -n 1 --svg '" + folder.file("x.svg") + "'", "there is nothing to draw");
     refused("compare all_reduce --sizes 0 --svg '" + folder.file("x.svg") + "'", "there is nothing to draw");
     refused("prove --include nowhere.hpp my::s", "there is no header nowhere.hpp");

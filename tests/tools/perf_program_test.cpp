@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -120,6 +121,18 @@ TEST_CASE("colls_perf: columns are those of nccl-tests", "[perf]") {
     CHECK(more.rows()[0].size() == 5 + 2 * (4 + 6) + 1);
     CHECK(more.rows()[0][5] == "N/A");   // broadcast has one buffer
     CHECK(more.rows()[0][18] == "N/A");  // -c 0
+
+    const result pinned = perf("all_reduce -b 8 -e 8 -n 1 --ranks 2 --pin -S 1");
+    INFO(pinned.text);
+    CHECK(pinned.says("timestamp"));
+    REQUIRE(pinned.rows().size() == 1);
+    CHECK(pinned.rows()[0].size() == 13 + 2);  // day and time
+    std::set<std::string> cores;
+    for (std::size_t at = pinned.text.find(" core "); at != std::string::npos; at = pinned.text.find(" core ", at + 1))
+        cores.insert(pinned.text.substr(at, pinned.text.find('\n', at) - at));
+    cpu_set_t usable;
+    REQUIRE(sched_getaffinity(0, sizeof usable, &usable) == 0);
+    CHECK(cores.size() == static_cast<std::size_t>(std::min(2, CPU_COUNT(&usable))));
 }
 
 TEST_CASE("colls_perf: --json holds every row; --plot draws it with a peer and the bound", "[perf]") {
@@ -199,6 +212,11 @@ TEST_CASE("colls_perf: wrong arguments are refused in words, with exit status 2"
         {"all_reduce -e 8 --tune a --schedule ring", "leave out --schedule"},
         {"all_reduce -e 8 --tune a --json b", "leave out --json"}, {"all_reduce -e 8 --tune a -d all", "one type"},
         {"send_recv -e 8 --tune /tmp/x.tune", "without a schedule"},
+        {"gather -e 8 --tune /tmp/x.tune", "not all ranks know its size"},
+        {"all_to_all_v -e 8 --tune /tmp/x.tune", "no other rank knows the counts"},
+        {"send_recv -e 8 --schedule ring", "without a schedule"},
+        {"all_to_all_v -e 8 --schedule bruck", "always goes by direct"},
+        {"all_reduce -N 0 -J /tmp/x.json", "a run that never ends"}, {"barrier --plot /tmp/x.svg", "nothing to draw"},
         {"all_reduce -e 8 --plot /tmp/x.svg --peer a=/no/such.json", "cannot be read"}};
     for (const auto& [arguments, words] : wrong) {
         const result r = perf(arguments);

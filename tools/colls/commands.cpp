@@ -17,6 +17,7 @@
 #include <cmath>
 #include <cstdio>
 #include <iterator>
+#include <optional>
 #include <stdexcept>
 
 namespace tool {
@@ -89,6 +90,8 @@ void expect_few(const entry& e, int n, const char* of, double number, double mos
 }
 
 int list(const std::string& collective, int n, bool as_json) {
+    std::optional<colls::collective> only;
+    if (!collective.empty()) only = collective_named(collective);
     json rows = json::array();
     progress shown;
     if (!as_json)
@@ -97,7 +100,7 @@ int list(const std::string& collective, int n, bool as_json) {
             "{:<20} {:<15} {:>6} {:>5} {:>7} {:>7}  {}\n",
             n, "family", "collective", "rounds", "ports", "volume", "scratch", "properties");
     for (const entry& e : catalogue()) {
-        if (!collective.empty() && e.schedule.implements != collective_named(collective)) continue;
+        if (only && e.schedule.implements != *only) continue;
         if (!e.schedule.supports(n)) {
             if (!as_json) fmt::print("{:<20} {:<15} {:>6}\n", e.family, collective_of(e), "not on so many ranks");
             continue;
@@ -177,6 +180,8 @@ int prove(const std::vector<entry>& schedules, int first, int last, bool as_json
 
 int cost(const std::vector<entry>& schedules, int n, double bytes, const colls::model& m, const std::vector<int>& hosts,
     bool as_json) {
+    if (std::ranges::none_of(schedules, [n](const entry& e) { return e.schedule.supports(n); }))
+        throw std::runtime_error(fmt::format("{} does not support {} ranks", schedules.front().family, n));
     json rows = json::array();
     if (!as_json)
         fmt::print("{:<20} {:<15} {:>6} {:>5} {:>9} {:>12} {:>12}  {}\n", "family", "collective", "rounds", "ports",

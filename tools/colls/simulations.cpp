@@ -308,9 +308,11 @@ int synthesise(const synthesis_request& asked, const std::vector<entry>& own, co
 
 int place(const std::vector<entry>& schedules, const network& on, int n, double bytes, int tries, bool as_json) {
     json rows = json::array();
+    bool any = false;
     for (const entry& e : schedules) {
         const subject s(e, on, n, bytes);
         if (!s.possible() || colls::is_scan(e.schedule.implements)) continue;
+        any = true;
         progress shown;
         const std::string now = fmt::format("{} {}: exchanges", e.family, colls::name_of(e.schedule.implements));
         shown.say(now);
@@ -328,6 +330,11 @@ int place(const std::vector<entry>& schedules, const network& on, int n, double 
                 show_time(found.after), show_ratio(found.before, found.after));
         if (!as_json && schedules.size() == 1) fmt::print("places: {}\n", fmt::join(found.places(), " "));
     }
+    if (!any)
+        throw std::runtime_error(
+            fmt::format("{} has nothing to place on {} ranks: it does not support so many, has too many steps, or is a "
+                        "scan, whose ranks stay in order",
+                schedules.front().family, n));
     if (as_json) print(rows);
     return good;
 }

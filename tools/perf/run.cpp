@@ -104,6 +104,8 @@ private:
         std::string failure;
         try {
             plan();
+            if (!o_.plot.empty() && std::ranges::all_of(plan_, [](const planned& p) { return p.size.bytes() == 0; }))
+                throw std::runtime_error("--plot: there is nothing to draw: no size is above 0");
             if (speaks_)
                 for (const auto& [name, file] : o_.peers) peers_.push_back(read_peer(name, file));
             for (const std::string& path : {o_.json, o_.plot})

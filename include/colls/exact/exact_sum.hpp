@@ -186,18 +186,14 @@ private:
         const std::uint64_t low = m << up, high = (m >> 1) >> (63 - up);
         if (!negative) {
             words_[w] += low;
-            std::uint64_t carry = static_cast<std::uint64_t>(words_[w] < low);
-            if (++w == words) return;
-            const std::uint64_t more = high + carry;
-            words_[w] += more;
-            carry = static_cast<std::uint64_t>(words_[w] < more);
+            const std::uint64_t more = high + static_cast<std::uint64_t>(words_[w] < low);
+            words_[++w] += more;
+            std::uint64_t carry = static_cast<std::uint64_t>(words_[w] < more);
             while (carry != 0 && ++w < words) carry = static_cast<std::uint64_t>(++words_[w] == 0);
         } else {
-            std::uint64_t borrow = static_cast<std::uint64_t>(words_[w] < low);
+            const std::uint64_t more = high + static_cast<std::uint64_t>(words_[w] < low);
             words_[w] -= low;
-            if (++w == words) return;
-            const std::uint64_t more = high + borrow;
-            borrow = static_cast<std::uint64_t>(words_[w] < more);
+            std::uint64_t borrow = static_cast<std::uint64_t>(words_[++w] < more);
             words_[w] -= more;
             while (borrow != 0 && ++w < words) borrow = static_cast<std::uint64_t>(words_[w]-- == 0);
         }

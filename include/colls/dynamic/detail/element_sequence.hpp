@@ -41,9 +41,9 @@ public:
     }
 
     std::size_t bytes() const { return blocks_.empty() ? 0 : size_ * repeats_; }
-    /// All lies in a row, `offset()` bytes from the buffer's address on.
+    /// All lies in a row, where there are bytes `offset()` bytes from the buffer's address on.
     bool is_in_row() const { return blocks_.empty() || (repeats_ == 1 && blocks_.size() == 1 && blocks_[0].rows == 1); }
-    std::size_t offset() const { return blocks_.empty() ? 0 : blocks_[0].offset; }
+    std::size_t offset() const { return blocks_[0].offset; }
     /// It has more bytes, or reaches farther, than a memory is long. It has no blocks then.
     bool is_beyond_memory() const { return is_beyond_memory_; }
     /// The bytes of a block that cuts an element, or 0.

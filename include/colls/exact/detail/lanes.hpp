@@ -132,9 +132,8 @@ constexpr bits_of_number<T> from_lanes(level_of<T> level, std::int64_t first, st
     }
     const int exponent = (level > 1 ? level : 1) - format::bias - (format::width - 1) - up;
     if (high == 0) return nearest<T>(negative, low, false, exponent);
-    const int left = 64 - width_of(high);
-    const std::uint64_t head = left == 0 ? high : high << left | low >> (64 - left);
-    return nearest<T>(negative, head, low << left != 0, exponent + 64 - left);
+    const int left = 64 - width_of(high);  // above 0: `first` counts fewer than 2^63 units
+    return nearest<T>(negative, high << left | low >> (64 - left), low << left != 0, exponent + 64 - left);
 }
 
 /// Elements that the loops take together.

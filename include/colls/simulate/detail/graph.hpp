@@ -27,7 +27,7 @@ public:
             last = std::max({last, c.from, c.to});
         }
         // So a large number, which no node can have, is refused before memory is taken for the nodes below it.
-        if (error_text text; last / 2 >= ranks + static_cast<long>(cables.size()))
+        if (error_text text; last >= ranks && last / 2 >= ranks + static_cast<long>(cables.size()))
             refuse_topology(text << "a cable leads to node " << last << ", but " << static_cast<long>(cables.size())
                                  << " cables between " << ranks
                                  << " ranks do not name so many: number nodes without gaps");

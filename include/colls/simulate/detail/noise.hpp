@@ -26,7 +26,8 @@ inline delay normal_noise(
 inline delay stragglers(int one_in, double late, std::uint64_t seed) {
     detail::error_text text;
     if (one_in < 1)
-        throw error(errc::invalid_argument, (text << "colls: stragglers: one rank in " << one_in << " is none").text());
+        throw error(errc::invalid_argument,
+            (text << "colls: stragglers: late is one rank in 1 or more, not in " << one_in).text());
     return [=](int rank, int round) { return round == 0 && detail::drawn(seed, rank, 0) * one_in <= 1 ? late : 0.0; };
 }
 

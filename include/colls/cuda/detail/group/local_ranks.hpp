@@ -50,16 +50,6 @@ inline int multiprocessors(int device) {
     return count;
 }
 
-/// The slot map of a schedule that has been proven at this group size: a kernel cannot refuse a wrong schedule. Throws
-/// wrong_schedule, unsupported.
-template <class S>
-slot_map proven_slot_map(const S& s, int n) {
-    slot_map map = make_slot_map(s, n);
-    if (const v1::detail::finding f = any_schedule(s).prove(n); !f.right)
-        throw error(errc::wrong_schedule, (kernel_of<S>(n) << f.text.text()).text(), f.rank, none, f.round);
-    return map;
-}
-
 /// The slot map of a schedule's type and value, at the size of a group, with its tables in device memory.
 struct stored_slot_map {
     const void* type = nullptr;

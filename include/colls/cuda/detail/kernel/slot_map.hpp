@@ -5,6 +5,7 @@
 // schedule's steps. It is built on the host, once for a schedule and group size, from the schedule's members alone.
 #pragma once
 
+#include <colls/any_schedule.hpp>
 #include <colls/cuda/options.hpp>
 #include <colls/detail/support/error_text.hpp>
 #include <colls/detail/support/type_name.hpp>
@@ -91,6 +92,8 @@ class slot_map_builder {
 public:
     slot_map_builder(const S& s, int n) : s_(s), n_(n) {}
 
+    /// `proves`: for a schedule of a user. A kernel cannot refuse a wrong one, and the tables here trust it, too.
+    template <bool proves>
     slot_map build() {
         if (!supports(s_, n_)) refuse("the schedule does not support this group size: take direct");
         if (n_ > max_ranks_of_hosts) refuse("a kernel takes 1024 ranks at most");
@@ -103,6 +106,10 @@ public:
         if (map_.ports > max_ports) refuse("the schedule has more ports than a kernel takes, which is 72");
         if (map_.width > blocks_ && blocks_ > 1)
             refuse("a kernel takes scratch slots only with schedules of one block");
+        if constexpr (proves)
+            if (const v1::detail::finding f = any_schedule(s_).prove(n_); !f.right)
+                throw error(f.unproven ? errc::unsupported : errc::wrong_schedule,
+                    (kernel_of<S>(n_) << f.text.text()).text(), f.rank, none, f.round);
         map_.slots.resize(index(n_) * index(map_.width));
         map_.overwrites.resize(index(n_) * index(map_.rounds));
         for (int r = 0; r < n_; ++r) assign_blocks(r);
@@ -115,14 +122,6 @@ private:
     static std::size_t index(int i) { return static_cast<std::size_t>(i); }
     [[noreturn]] void refuse(const char* why) const {
         throw error(errc::unsupported, (kernel_of<S>(n_) << why).text());
-    }
-
-    [[noreturn]] void wrong(const char* why, int rank, int round) const {
-        v1::detail::error_text text = kernel_of<S>(n_);
-        text << "the schedule is wrong";
-        if (round != none) text << " in round " << round;
-        text << " at rank " << rank << ": " << why << "; colls::verify has the details";
-        throw error(errc::wrong_schedule, text.text(), rank, none, round);
     }
 
     // Which user block each slot of a rank stands for. Several slots of one block are its parts, in ascending slot
@@ -186,9 +185,7 @@ private:
                         h = mixed(h, index(mine.send.blocks[i]));
                     }
                     if (q == none) continue;
-                    const step theirs = q >= 0 && q < n_ ? step_of(s_, q, n_, k, p) : step{};
-                    if (theirs.send.peer != r || theirs.send.blocks.size() != mine.recv.blocks.size())
-                        wrong("a receive has no send that matches it", r, k);
+                    const step theirs = step_of(s_, q, n_, k, p);
                     for (int i = 0; i < mine.recv.blocks.size(); ++i) {
                         const std::size_t to = at(r, mine.recv.blocks[i]), from = at(q, theirs.send.blocks[i]);
                         h = mixed(h, index(mine.recv.blocks[i]) << 1 | index(mine.recv.action == action::reduce));
@@ -226,10 +223,7 @@ private:
         }
         map_.fingerprint = h;
     }
-    std::size_t at(int rank, int slot) const {
-        if (slot < 0 || slot >= map_.width) wrong("it names a block that is out of range", rank, none);
-        return index(rank) * index(map_.width) + index(slot);
-    }
+    std::size_t at(int rank, int slot) const { return index(rank) * index(map_.width) + index(slot); }
 
     const S& s_;
     const int n_;
@@ -237,11 +231,16 @@ private:
     slot_map map_;
 };
 
-/// The slot map of `s` at n ranks. Throws unsupported where kernels cannot run the schedule, and wrong_schedule where
-/// its sends and receives do not match. Cost: O(n * rounds * ports) steps, and each block in them once.
+/// The slot map at n ranks of a schedule of the library, which its own tests prove. Throws unsupported where kernels
+/// cannot run it. Cost: O(n * rounds * ports) steps, and each block in them once.
 template <class S>
 slot_map make_slot_map(const S& s, int n) {
-    return slot_map_builder<S>(s, n).build();
+    return slot_map_builder<S>(s, n).template build<false>();
+}
+/// The same of any schedule. Throws unsupported, wrong_schedule.
+template <class S>
+slot_map proven_slot_map(const S& s, int n) {
+    return slot_map_builder<S>(s, n).template build<true>();
 }
 
 }  // namespace colls::inline v1::cuda::detail
