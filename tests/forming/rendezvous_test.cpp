@@ -1428,3 +1428,12 @@ TEST_CASE("socket: connect, send and receive by a deadline, and addresses as tex
     CHECK(address::of_v4(0x7f000101, 0).is_loopback());
     CHECK_FALSE(address::of_v4(0x0a000001, 0).is_loopback());
 }
+
+TEST_CASE("rendezvous: ranks that are missing are named in ranges, and of many ranges the first ten", "[rendezvous]") {
+    const auto even = [](int below) { return [=](int r) { return r % 2 == 0 && r < below; }; };
+    CHECK(names_of("rank", 9, [](int r) { return r == 3; }) == "rank 3");
+    CHECK(names_of("rank", 11, [](int r) { return r > 4 && r != 8; }) == "ranks 5-7, 9, 10");
+    CHECK(names_of("rank", 30, even(20)) == "ranks 0, 2, 4, 6, 8, 10, 12, 14, 16, 18");
+    for (const int below : {21, 30})
+        CHECK(names_of("rank", 30, even(below)) == "ranks 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, ...");
+}

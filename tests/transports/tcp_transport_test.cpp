@@ -1007,7 +1007,7 @@ TEST_CASE("tcp: stray connections to the listening socket do not disturb the ran
 
 TEST_CASE(
     "tcp: a second connection in the name of a rank is closed; a rank that sends garbage is lost", "[tcp_transport]") {
-    meeting_place place(3);
+    meeting_place place(4);
     tcp_node node(place.take(0));
     tcp_transport w(node, 5, 0, place.members);
     ear e;
@@ -1030,7 +1030,7 @@ TEST_CASE(
         });
         return got == 0 || errno == ECONNRESET;
     };
-    descriptor wrong_rank = connect_as(1, 2), no_rank = connect_as(3);
+    descriptor wrong_rank = connect_as(1, 2), no_rank = connect_as(4);
     CHECK(closed(wrong_rank));
     CHECK(closed(no_rank));
     CHECK(w.accepted() == 0);
@@ -1053,6 +1053,42 @@ TEST_CASE(
     const char text[] = "GET / HTTP/1.0\r\n\r\nmore than the size of a header, whatever that is";
     REQUIRE(send_all(other.get(), text, sizeof text, seconds_now() + patience_s) == 0);
     CHECK(until(w, [&] { return e.count("lost 2") == 1; }));
+    // A message on the socket of control messages.
+    descriptor third = connect_as(3);
+    std::byte message[frame_bytes];
+    encode(frame{.kind = frame_kind::message, .label = {1, 0, 0}}, message);
+    REQUIRE(send_all(third.get(), message, sizeof message, seconds_now() + patience_s) == 0);
+    CHECK(until(w, [&] { return e.count("lost 3") == 1; }));
+}
+
+TEST_CASE(
+    "tcp: a peer that has said `leave`, and ends before it has written all its messages, has left", "[tcp_transport]") {
+    meeting_place place(2);
+    tcp_node node(place.take(0));
+    tcp_transport w(node, 5, 0, place.members);
+    ear e;
+    w.listening = &e;
+    std::uint64_t data = 7;
+    const piece p{reinterpret_cast<std::byte*>(&data), 8};
+    {
+        const descriptor listening = place.take(1), control = start_connect(place.members[0]);
+        REQUIRE(wait_for(control.get(), POLLOUT, seconds_now() + patience_s));
+        std::byte hello[peer_hello_bytes];
+        encode(peer_hello{5, 1, 0}, hello);
+        REQUIRE(send_all(control.get(), hello, sizeof hello, seconds_now() + patience_s) == 0);
+        w.send(1, label_of(0, 1, 0), &p, 1);
+        w.receive(1, label_of(1, 0, 0), &p, 1);
+        descriptor messages;
+        REQUIRE(until(w, [&] { return bool(messages = accept_from(listening.get())); }));
+        REQUIRE(until(w, [&] { return w.sent(1) == 1; }));
+        control_frame leave(control_message{control_kind::leave});
+        leave.set_number(0);
+        REQUIRE(send_all(control.get(), leave.data, leave.bytes, seconds_now() + patience_s) == 0);
+    }
+    CHECK(until(w, [&] { return !e.events.empty(); }));
+    CHECK(e.count(said_leave) == 1);
+    CHECK(e.count("lost") == 0);
+    CHECK(w.received(1) == 0);
 }
 
 TEST_CASE("tcp: a rank whose connection is dropped before it was taken connects again, or reports its peer as lost",

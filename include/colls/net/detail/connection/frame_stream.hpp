@@ -61,7 +61,6 @@ public:
             end_ -= begin_;
             begin_ = 0;
         }
-        if (end_ == capacity_) return n;
         v[n] = {buffer_.get() + end_, capacity_ - end_ < usual_room ? capacity_ - end_ : usual_room};
         return n + 1;
     }
@@ -93,7 +92,7 @@ public:
             }
             if (end_ - begin_ < frame_bytes) return arrival::nothing;
             const std::optional<frame> f = parse_frame({buffer_.get() + begin_, frame_bytes});
-            garbage_ = !f || f->number != frames_;
+            garbage_ = !f || f->number != frames_ || (f->kind == frame_kind::message && receives == nullptr);
             if (garbage_) break;
             if (f->kind != frame_kind::message) {
                 if (end_ - begin_ < frame_bytes + f->text_bytes) return arrival::nothing;

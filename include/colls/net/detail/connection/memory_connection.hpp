@@ -128,7 +128,6 @@ private:
         if (what.what == control_kind::broken) read(messages_, all);  // it comes behind the messages written before it
         return !is_over();
     }
-    static bool takes_welcome(ring_pair&) { return false; }
     void end_by_garbage(ring_pair&) { report_lost("what it wrote into the shared memory is not of this protocol"); }
     // True: `leave` goes as a control message; here it is told by closing the rings.
     bool start_leave() {

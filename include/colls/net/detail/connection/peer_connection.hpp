@@ -480,7 +480,6 @@ private:
     /// Control messages that the peer sent before its `leave` are still to come. (A peer that has not accepted this
     /// rank's connection has written all behind its messages.)
     bool awaits_control_leave() { return !left_control_ && control_socket().is_open() && (lower_ || own_.welcomed); }
-    static bool takes_welcome(connection_socket& s) { return s.welcomed = true; }
     void end_by_garbage(connection_socket& s) { close(s, EPROTO); }
 
     bool has_work() const {

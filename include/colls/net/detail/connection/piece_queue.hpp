@@ -76,7 +76,6 @@ public:
         use(bytes, [](const piece&, std::size_t) {});
     }
     const piece& operator[](std::size_t i) { return pieces_[i]; }
-    std::size_t size() const { return pieces_.size(); }
     /// Copies the pieces' bytes to `to`, and drops them.
     void copy_out(std::byte* to, std::size_t bytes) {
         use(bytes, [&](const piece& p, std::size_t part) {

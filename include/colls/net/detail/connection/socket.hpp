@@ -216,6 +216,20 @@ inline bool wait_for(int fd, short events, double until) {
     }
 }
 
+namespace rendezvous {
+template <class T>
+T random_bytes() {
+    T random;
+    if (getentropy(&random, sizeof random) != 0)
+        throw error(errc::unsupported, "colls: the system gives no random numbers (getentropy)");
+    return random;
+}
+inline std::uint64_t random_id() {
+    for (;;)
+        if (const auto id = random_bytes<std::uint64_t>(); id != 0) return id;
+}
+}  // namespace rendezvous
+
 /// The errno of a failed call on a non-blocking socket says that another attempt may succeed.
 inline bool may_try_again(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 

@@ -144,17 +144,14 @@ private:
                             static_cast<std::size_t>(got.bytes));
                     continue;
                 case arrival::nothing:
-                    return;
                 case arrival::held:
-                    if (s.reader.receives != nullptr) return;
-                    break;  // a message where only control messages go
+                    return;
                 case arrival::welcome:
-                    if (self().takes_welcome(s)) continue;
-                    break;
+                    if constexpr (requires { s.welcomed; }) s.welcomed = true;
+                    continue;
                 case arrival::garbage:
-                    break;
+                    return self().end_by_garbage(s);
             }
-            return self().end_by_garbage(s);
         }
     }
 };

@@ -7,7 +7,6 @@
 #include <colls/detail/support/wait_hook.hpp>
 #include <colls/net/detail/connection/socket.hpp>
 
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <functional>
@@ -24,13 +23,6 @@ inline socklen_t socket_name(sockaddr_un& at, std::uint64_t number) {
     const int length = std::snprintf(
         at.sun_path + 1, sizeof at.sun_path - 1, "colls-%016llx", static_cast<unsigned long long>(number));
     return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<std::size_t>(length));
-}
-/// A number for a socket that no other process guesses.
-inline std::uint64_t new_socket_number(int rank) {
-    std::uint64_t number = 0;
-    if (getrandom(&number, sizeof number, 0) != sizeof number)
-        throw_of_rank(rank, errc::unsupported, error_text() << "getrandom failed: " << system_text(errno));
-    return number;
 }
 /// The process at the other end belongs to the user of this one.
 inline bool of_same_user(int socket) {

@@ -7,7 +7,6 @@
 #include <colls/net/detail/forming/launch.hpp>
 #include <colls/net/detail/forming/star.hpp>
 
-#include <sys/random.h>
 #include <sys/stat.h>
 
 namespace colls::inline v1::detail {
@@ -41,18 +40,6 @@ inline constexpr char were_all_started[] =
 
 [[noreturn]] inline void fail(errc code, const launch& l, const error_text& why, int peer = none) {
     throw error(code, error_text() << "colls: rank " << l.rank << " of " << l.size << ": " << why, l.rank, peer);
-}
-
-template <class T>
-T random_bytes() {
-    T random;
-    if (getentropy(&random, sizeof random) != 0)
-        throw error(errc::unsupported, "colls: the system gives no random numbers (getentropy)");
-    return random;
-}
-inline std::uint64_t random_id() {
-    for (;;)
-        if (const auto id = random_bytes<std::uint64_t>(); id != 0) return id;
 }
 
 /// Equal for processes that can share memory: those of one boot of one system, in one network and process namespace

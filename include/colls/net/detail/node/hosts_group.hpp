@@ -12,8 +12,6 @@
 #include <colls/net/detail/connection/trunk.hpp>
 #include <colls/net/detail/node/routed_transport.hpp>
 
-#include <sys/random.h>
-
 namespace colls::inline v1::detail::hosts {
 
 using processes::detail::arena;
@@ -180,12 +178,7 @@ public:
 
     /// A random number, divisible by 8: TCP tells groups apart by it and by the three numbers after it, the trunk of a
     /// world by the fourth, and its trial of RDMA by the fifth.
-    std::uint64_t create(int) override {
-        std::uint64_t x = 0;
-        if (getrandom(&x, sizeof x, 0) != static_cast<ssize_t>(sizeof x))
-            x = static_cast<std::uint64_t>(seconds_now() * 1e9) ^ static_cast<std::uint64_t>(getpid()) << 40;
-        return x & ~std::uint64_t{7};
-    }
+    std::uint64_t create(int) override { return rendezvous::random_id() & ~std::uint64_t{7}; }
     extend::message_member join(const extend::message_formation& f) override {
         std::vector<int> members;
         for (const int m : f.members) members.push_back(members_[static_cast<std::size_t>(m)]);

@@ -140,7 +140,7 @@ private:
         }
         int rank_of(int number) const {
             const auto i = static_cast<std::size_t>(number);
-            return number >= 0 && i < ranks.size() ? ranks[i] : none;
+            return i < ranks.size() ? ranks[i] : none;
         }
     };
     struct route {

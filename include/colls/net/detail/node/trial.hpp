@@ -19,12 +19,11 @@ struct trial_listener final : message_transport::listener {
     void heard(int peer, const control_message& what) override {
         if (what.what == control_kind::leave) gone.push_back(peer);
     }
-    void lost(int peer, const char* reason) override { failed(peer, reason); }
-    void failed(int peer, const char* reason) override {
+    void lost(int peer, const char* reason) override {
         if (why.empty()) why = "to rank " + std::to_string(peer) + ": " + reason;
     }
     void unexpected(int peer, const message_label&, const message_label&, std::size_t, std::size_t) override {
-        failed(peer, "its first message is another one");
+        lost(peer, "its first message is another one");
     }
 };
 
@@ -55,7 +54,7 @@ inline std::string try_out(message_transport& t, const std::vector<int>& to, con
             if (t.sent(r) == 0) missing = r;
         if (missing == none) break;
         const bool gone = std::find(heard.gone.begin(), heard.gone.end(), missing) != heard.gone.end();
-        if (gone || seconds_now() > until) heard.failed(missing, "no message passes between the devices");
+        if (gone || seconds_now() > until) heard.lost(missing, "no message passes between the devices");
     }
     if (!heard.why.empty()) t.abandon();
     t.listening = nullptr;
