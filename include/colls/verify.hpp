@@ -47,7 +47,7 @@ constexpr examination examine(const S& s, int n) {
 /// for each collective that it provides. Each (S, n) is a constant evaluation of its own, with the compiler's full
 /// limits.
 template <class S, int n>
-inline constexpr bool proven_at = detail::verdict_at<S, n>.ok();
+inline constexpr bool proven_at = detail::evidence_at<S, n>.ok();
 
 /// The laws hold for S at every supported group size from 1 to N, at least one:
 /// static_assert(colls::proven<my_schedule, 16>);

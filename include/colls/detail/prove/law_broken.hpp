@@ -56,7 +56,7 @@ struct law_broken {
 template <template <int> class Where, int i, bool applies = i != none>
 using where_if = std::conditional_t<applies, law_broken<Where<i>>, law_broken<>>;
 
-template <const verdict& r>
+template <const evidence& r>
 constexpr auto broken_law() {
     return law_broken<where::law_is<r.law>, where::schedule_for<r.what>, where::group_of<r.n>>{} +
            where_if<where::in_round, r.round>{} + where_if<where::at_rank, r.rank>{} +
@@ -72,16 +72,16 @@ struct no_law_broken {};
 /// law_broken<...> at the smallest of the group sizes at which a law is broken.
 template <class S, int... n>
 constexpr auto proof_of_sizes(std::integer_sequence<int, n...>) {
-    if constexpr (!(verdict_at<S, n + 1>.supported || ...)) {
+    if constexpr (!(evidence_at<S, n + 1>.supported || ...)) {
         return law_broken<where::supports_no_group_size_up_to<int{sizeof...(n)}>>{};  // nothing would be proven
-    } else if constexpr ((verdict_at<S, n + 1>.ok() && ...)) {
+    } else if constexpr ((evidence_at<S, n + 1>.ok() && ...)) {
         return no_law_broken{};
     } else {
         constexpr int first = [](int smallest) {
-            static_cast<void>(((smallest = n + 1, verdict_at<S, n + 1>.ok()) && ...));
+            static_cast<void>(((smallest = n + 1, evidence_at<S, n + 1>.ok()) && ...));
             return smallest;
         }(0);
-        return broken_law<verdict_at<S, first>>();
+        return broken_law<evidence_at<S, first>>();
     }
 }
 template <class S, int N>

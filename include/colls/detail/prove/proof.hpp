@@ -40,22 +40,22 @@ template <class S, int n>
 inline constexpr report proof_of = proof_at(S{}, n);
 
 /// The proof of S at one group size; of a family that of its first schedule for which a law is broken.
-struct verdict : report {
+struct evidence : report {
     collective what{};
     bool supported = false;  ///< by S, or one of its schedules
 };
 template <class S, int n>
-constexpr verdict verdict_of() {
+constexpr evidence evidence_of() {
     if constexpr (!expect_schedule_or_family<S>())
         return {{}, {}, true};  // the error has been reported
     else if constexpr (schedule<S>)
         return {proof_of<S, n>, implemented_by<S>, v1::supports(S{}, n)};
     else
         return []<int... C>(std::integer_sequence<int, C...>) {
-            verdict all{};
+            evidence all{};
             const auto add = [&all]<collective c>() {
                 if constexpr (provides<S, c>) {
-                    const verdict v = verdict_of<schedule_for<S, c>, n>();
+                    const evidence v = evidence_of<schedule_for<S, c>, n>();
                     const bool supported = all.supported || v.supported;
                     if (all.ok()) all = v;
                     all.supported = supported;
@@ -66,7 +66,7 @@ constexpr verdict verdict_of() {
         }(std::make_integer_sequence<int, collective_count>{});
 }
 template <class S, int n>
-inline constexpr verdict verdict_at = verdict_of<S, n>();
+inline constexpr evidence evidence_at = evidence_of<S, n>();
 
 constexpr examination examined(const schedule_reader& s, int n) {
     symbolic_execution e(s, n, true);
