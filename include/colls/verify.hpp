@@ -37,27 +37,17 @@ constexpr report verify(int n) {
     return verify(S{}, n);
 }
 
-/// What an executor needs to know of a schedule before it runs it.
-struct examination {
-    report proof;                   ///< as verify(s, n), always by executing every rank
-    bool order_preserving = false;  ///< as properties_of(s, n)
-    fold_properties folds;          ///< as folds_of(s, n)
-    int staged_rounds = 0;          ///< as properties_of(s, n)
-};
-/// All of this in one symbolic execution.
+/// An examination, in one symbolic execution.
 template <class S>
 constexpr examination examine(const S& s, int n) {
-    const auto reader = detail::readable(s);
-    detail::symbolic_execution e(reader, n, reduces(reader.kind()));
-    const report proof = e.run();
-    return {proof, proof.ok() && e.in_rank_order(), proof.ok() ? e.folds() : fold_properties{}, e.staged_rounds()};
+    return detail::examined(detail::readable(s), n);
 }
 
 /// True where the laws hold for S at n ranks, or S does not support n. S is a schedule, or a family: then this holds
 /// for each collective that it provides. Each (S, n) is a constant evaluation of its own, with the compiler's full
 /// limits.
 template <class S, int n>
-inline constexpr bool proven_at = detail::proven_once<S, n>;
+inline constexpr bool proven_at = detail::evidence_at<S, n>.ok();
 
 /// The laws hold for S at every supported group size from 1 to N, at least one:
 /// static_assert(colls::proven<my_schedule, 16>);

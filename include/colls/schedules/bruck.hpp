@@ -23,10 +23,8 @@ struct bruck {
 
     /// Before round k rank r holds the K^k blocks from its own on. It sends them, or as many as the receiver lacks, to
     /// ranks r - j K^k, 0 < j < K.
-    struct all_gather : detail::by_translation<all_gather> {
+    struct all_gather : detail::by_digits<K>, detail::by_translation<all_gather> {
         static constexpr collective implements = collective::all_gather;
-        static constexpr int ports(int) { return K - 1; }
-        static constexpr int rounds(int n) { return detail::log_ceil(K, n); }
         static constexpr step of_rank_0(int n, int round, int port) {
             const int have = detail::power(K, round);
             const long long reach = (port + 1LL) * have;

@@ -23,12 +23,10 @@ struct recursive_multiplying {
     static_assert(K >= 2, "colls: recursive_multiplying<K>: the radix K is at least 2");
 
     /// In round k the K ranks that differ in digit k alone exchange their whole buffers.
-    struct all_reduce {
+    struct all_reduce : detail::by_digits<K> {
         static constexpr collective implements = collective::all_reduce;
         static constexpr bool supports(int n) { return detail::is_power(K, n); }
         static constexpr int blocks(int) { return 1; }
-        static constexpr int ports(int) { return K - 1; }
-        static constexpr int rounds(int n) { return detail::log_ceil(K, n); }
         static constexpr step at(int rank, int, int round, int port) {
             const int d = detail::power(K, round), digit = rank / d % K, rest = rank - digit * d;
             const int to = (digit + port + 1) % K, from = mod(digit - port - 1, K);
@@ -38,10 +36,8 @@ struct recursive_multiplying {
 
     /// Before round k rank r holds the combination of the K^k ranks that end with r; it combines it with those of ranks
     /// r - j K^k, 0 < j < K.
-    struct inclusive_scan {
+    struct inclusive_scan : detail::by_digits<K> {
         static constexpr collective implements = collective::inclusive_scan;
-        static constexpr int ports(int) { return K - 1; }
-        static constexpr int rounds(int n) { return detail::log_ceil(K, n); }
         static constexpr step at(int rank, int n, int round, int port) {
             const long long d = detail::power(K, round), reach = (port + 1) * d;
             step s;
@@ -53,10 +49,8 @@ struct recursive_multiplying {
     using exclusive_scan = exclusive<inclusive_scan>;
 
     /// In round k rank r sends messages without data to ranks r + j K^k, 0 < j < K.
-    struct barrier : detail::by_translation<barrier> {
+    struct barrier : detail::by_digits<K>, detail::by_translation<barrier> {
         static constexpr collective implements = collective::barrier;
-        static constexpr int ports(int) { return K - 1; }
-        static constexpr int rounds(int n) { return detail::log_ceil(K, n); }
         static constexpr step of_rank_0(int n, int round, int port) {
             const long long d = detail::power(K, round), reach = (port + 1) * d;
             if (reach >= n) return {};

@@ -21,10 +21,8 @@ template <int K = 2>
 struct tree {
     static_assert(K >= 2, "colls: tree<K>: the radix K is at least 2");
 
-    struct broadcast {
+    struct broadcast : detail::by_digits<K> {
         static constexpr collective implements = collective::broadcast;
-        static constexpr int ports(int) { return K - 1; }
-        static constexpr int rounds(int n) { return detail::log_ceil(K, n); }
         static constexpr step at(int rank, int n, int round, int port) {
             const edge e = edge_of(rank, n, round, port);
             if (e.child != none) return {.send = {e.child, block(0)}};
@@ -34,10 +32,8 @@ struct tree {
     };
 
     /// A rank that serves an interval of ranks receives the blocks of that interval.
-    struct scatter {
+    struct scatter : detail::by_digits<K> {
         static constexpr collective implements = collective::scatter;
-        static constexpr int ports(int) { return K - 1; }
-        static constexpr int rounds(int n) { return detail::log_ceil(K, n); }
         static constexpr step at(int rank, int n, int round, int port) {
             const edge e = edge_of(rank, n, round, port);
             if (e.child != none) return {.send = {e.child, interval(e.child, e.distance, n)}};

@@ -43,12 +43,12 @@ constexpr properties properties_of(int n) {
 /// True where S combines in rank order at every group size from 2 to 8 that it supports: what an operator that does not
 /// commute requires of a schedule, at compile time.
 template <class S>
-inline constexpr bool order_preserving = detail::combines_at_small_sizes<S>.in_order;
+inline constexpr bool order_preserving = detail::at_small_sizes<S>.order_preserving;
 
 /// By which expressions s computes its results in a group of n; all false where a law is broken. Executes every rank.
 template <class S>
 constexpr fold_properties folds_of(const S& s, int n) {
-    return detail::combining_at(detail::readable(s), n).folds;
+    return detail::examined(detail::readable(s), n).folds;
 }
 /// folds_of(S{}, n).
 template <class S>
@@ -65,10 +65,10 @@ constexpr int fold_depth(int n) {
 /// into calls, at every group size from 2 to 8 that S supports: what colls::reproducible requires of a schedule, at
 /// compile time.
 template <class S>
-inline constexpr bool one_expression = detail::combines_at_small_sizes<S>.folds.one_expression;
+inline constexpr bool one_expression = detail::at_small_sizes<S>.folds.one_expression;
 /// True where each result of S is one fold in rank order, at every group size from 2 to 8 that S supports.
 template <class S>
-inline constexpr bool single_fold = detail::combines_at_small_sizes<S>.folds.single_fold;
+inline constexpr bool single_fold = detail::at_small_sizes<S>.folds.single_fold;
 
 /// Whether `rank` receives in `round` into a slot that it sends in the same round, so that an executor must stage one
 /// of the two (law 6). O(blocks moved).

@@ -3,6 +3,7 @@
 
 #include <colls/detail/prove/fault.hpp>
 #include <colls/step.hpp>
+#include <colls/verify/fold_properties.hpp>
 
 #include <string>
 
@@ -121,5 +122,13 @@ inline std::string report::text() const {
     if (kind == fault::none) return "proven for " + num(n) + (n == 1 ? " rank" : " ranks");
     return at + words() + " (law: " + name_of(law) + ")";
 }
+
+/// What an executor needs to know of a schedule before it runs it.
+struct examination {
+    report proof{};                 ///< as verify(s, n), always by executing every rank
+    bool order_preserving = false;  ///< as properties_of(s, n)
+    fold_properties folds{};        ///< as folds_of(s, n)
+    int staged_rounds = 0;          ///< as properties_of(s, n)
+};
 
 }  // namespace colls::inline v1

@@ -10,13 +10,14 @@ namespace colls::inline v1::detail {
 struct stretch {
     int first = 0, count = 0;
 };
-/// The k-th maximal stretch of slots that s leaves to `rank` (to its root, if s is not owned); empty past the last.
+/// The k-th maximal stretch of slots that s leaves to `rank`: all, if s is not owned and leaves them there; empty past
+/// the last.
 /// What one rank owns need not be evenly spaced (with a mirrored lane it is not), but always is a few stretches.
 template <class S>
 constexpr stretch owned_stretch(const S& s, int rank, int n, int k) {
     const int b = blocks_of(s, n);
     if constexpr (!owned(implemented_by<S>)) {
-        return {0, k == 0 && rank == root_of(s, n) ? b : 0};
+        return {0, k == 0 && (!traits_of(implemented_by<S>).out_at_root || rank == root_of(s, n)) ? b : 0};
     } else {
         for (int slot = 0; slot < b; ++slot) {
             if (home_of(s, n, slot) != rank) continue;

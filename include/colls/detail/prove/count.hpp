@@ -99,11 +99,18 @@ struct counted_messages {
     friend constexpr bool operator==(const counted_messages&, const counted_messages&) = default;
 };
 
+/// The widest round: how many transfers a rank takes part in at a time, and how many blocks they carry.
+struct width {
+    int transfers = 0;
+    long blocks = 0;
+};
+
 /// All of a cost but `scratch`. Where only some messages are counted, `rounds` are those in which one of them is sent.
 /// `period`: if not 0, it divides n, rank r + period does the same as rank r with ranks and counted messages moved on
 /// by as much, and only ranks below it are asked.
 /// What a wrong schedule sends to no rank is not counted.
-constexpr cost traffic(const schedule_reader& s, int n, counted_messages counts = {}, int period = 0) {
+constexpr cost traffic(
+    const schedule_reader& s, int n, counted_messages counts = {}, int period = 0, width* widest = nullptr) {
     const int rounds = s.rounds(n), ranks = period > 0 ? period : n;
     cost c{.rounds = counts.all() ? rounds : 0, .blocks = s.blocks(n), .ports = s.ports(n)};
     buffer<long> sent(ranks), received(ranks), reduced(ranks);
@@ -111,7 +118,8 @@ constexpr cost traffic(const schedule_reader& s, int n, counted_messages counts 
     for (int round = 0; round < rounds; ++round) {
         long most_sent = 0, most_received = 0, most_reduced = 0, most_messages = 0;
         for (int r = 0; r < ranks; ++r) {
-            long out = 0, into = 0, fold = 0, sends = 0, messages = 0;
+            long out = 0, into = 0, fold = 0;
+            int sends = 0, messages = 0;
             for (int port = 0; port < c.ports; ++port) {
                 const step st = s.at(r, n, round, port);
                 if (exists(st.send.peer, n) && st.send.peer != r && counts(r, st.send.peer))
@@ -133,6 +141,10 @@ constexpr cost traffic(const schedule_reader& s, int n, counted_messages counts 
             if (fold > most_reduced) most_reduced = fold;
             if (messages > most_messages) most_messages = messages;
             c.messages += sends;
+            for (const int k : {sends, messages - sends})
+                if (widest && k > widest->transfers) widest->transfers = k;
+            for (const long k : {out, into})
+                if (widest && k > widest->blocks) widest->blocks = k;
             c.all_sent += out;
             c.all_reduced += fold;
         }

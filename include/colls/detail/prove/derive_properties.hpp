@@ -7,8 +7,6 @@
 #include <colls/detail/prove/symmetric_execution.hpp>
 #include <colls/verify/properties.hpp>
 
-#include <initializer_list>
-
 namespace colls::inline v1::detail {
 
 /// Blocks that the busiest rank must send or receive in any schedule of c.
@@ -18,31 +16,6 @@ constexpr long least_volume(collective c, long blocks, int n) {
     if (t.in == content::nothing) return 0;
     if (!owned(c) && c != collective::all_to_all && c != collective::all_reduce) return blocks;
     return ((c == collective::all_reduce ? 2 : 1) * blocks * (n - 1) + n - 1) / n;
-}
-
-/// The widest round: how many transfers a rank takes part in at a time, and how many blocks they carry.
-struct width {
-    int transfers = 0;
-    long blocks = 0;
-};
-constexpr width widest(const schedule_reader& s, int n) {
-    width w;
-    const int rounds = s.rounds(n), ports = s.ports(n);
-    for (int r = 0; r < n; ++r)
-        for (int round = 0; round < rounds; ++round) {
-            int sends = 0, receives = 0;
-            long out = 0, in = 0;
-            for (int port = 0; port < ports; ++port) {
-                const step st = s.at(r, n, round, port);
-                if (st.send.peer != none && st.send.peer != r) ++sends, out += size_of(st.send.blocks);
-                if (st.recv.peer != none && st.recv.peer != r) ++receives, in += size_of(st.recv.blocks);
-            }
-            for (const int k : {sends, receives})
-                if (k > w.transfers) w.transfers = k;
-            for (const long k : {out, in})
-                if (k > w.blocks) w.blocks = k;
-        }
-    return w;
 }
 
 /// Rounds that any schedule of c needs whose ranks have `w.transfers` sends and receives a round.
@@ -59,14 +32,15 @@ constexpr int least_rounds(collective c, int blocks, int n, const width& w, bool
 constexpr properties derive_properties(const schedule_reader& s, int n) {
     symbolic_execution e(s, n, true);
     if (!e.run().ok()) return {};
-    const cost c = traffic(s, n);
+    width widest;
+    const cost c = traffic(s, n, {}, 0, &widest);
     const long busiest = c.blocks_sent > c.blocks_received ? c.blocks_sent : c.blocks_received;
     const bool least = busiest <= least_volume(s.kind(), c.blocks, n);
     return {.order_preserving = e.in_rank_order(),
         .rank_identical = e.same_on_every_rank(),
         .folds = e.folds(),
         .volume_optimal = least,
-        .round_optimal = c.rounds <= least_rounds(s.kind(), c.blocks, n, widest(s, n), least),
+        .round_optimal = c.rounds <= least_rounds(s.kind(), c.blocks, n, widest, least),
         .symmetric = symmetric_execution(s, n).applies(),
         .keeps_slots = e.slots_keep_their_blocks(),
         .staged_rounds = e.staged_rounds()};

@@ -39,6 +39,16 @@ inline constexpr double most_proof_bytes = 4.0 * (1 << 30);
 }
 
 #ifndef COLLS_SEPARATE
+[[gnu::cold]] inline finding found_by(const examination& e) {
+    finding f{.right = e.proof.ok(),
+        .order_preserving = e.order_preserving,
+        .one_expression = e.folds.one_expression,
+        .rank = e.proof.rank,
+        .round = e.proof.round,
+        .text = {}};
+    if (!f.right) f.text << e.proof.text();
+    return f;
+}
 /// The proof of a large group: by symmetry, if the schedule has it, or none. Expressions are not looked for.
 [[gnu::cold]] inline finding prove_large(const any_schedule& s, int n) {
     finding f{.expressions_known = false, .unproven = true, .text = {}};
@@ -51,13 +61,9 @@ inline constexpr double most_proof_bytes = 4.0 * (1 << 30);
     } else if (proof_bytes(s, n, true) <= most_proof_bytes) {
         symmetric_execution e(s, n);
         if (e.applies()) {
-            const report r = e.run();
-            f.right = r.ok();
-            f.unproven = false;
-            f.rank = r.rank;
-            f.round = r.round;
-            if (!r.ok()) f.text << r.text();
-            return f;
+            finding done = found_by({.proof = e.run()});
+            done.expressions_known = false;
+            return done;
         }
         f.text << "the ranks do not all do the same up to rotation, and playing all of them ";
     } else {
@@ -70,13 +76,7 @@ inline constexpr double most_proof_bytes = 4.0 * (1 << 30);
 
 COLLS_INLINE finding prove(const any_schedule& s, int n) {
     if (proof_bytes(s, n, false) > most_proof_bytes) return prove_large(s, n);
-    symbolic_execution e(s, n, reduces(s.implements));
-    const report r = e.run();
-    finding f{.right = r.ok(), .rank = r.rank, .round = r.round, .text = {}};
-    f.order_preserving = r.ok() && e.in_rank_order();
-    f.one_expression = r.ok() && e.folds().one_expression;
-    if (!r.ok()) f.text << r.text();
-    return f;
+    return found_by(examined(s, n));
 }
 #endif
 

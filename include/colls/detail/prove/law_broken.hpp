@@ -56,9 +56,9 @@ struct law_broken {
 template <template <int> class Where, int i, bool applies = i != none>
 using where_if = std::conditional_t<applies, law_broken<Where<i>>, law_broken<>>;
 
-template <collective C, const report& r>
+template <const evidence& r>
 constexpr auto broken_law() {
-    return law_broken<where::law_is<r.law>, where::schedule_for<C>, where::group_of<r.n>>{} +
+    return law_broken<where::law_is<r.law>, where::schedule_for<r.what>, where::group_of<r.n>>{} +
            where_if<where::in_round, r.round>{} + where_if<where::at_rank, r.rank>{} +
            where_if<where::on_port, r.port>{} +
            where_if<where::block, r.block, r.block != none || r.kind == fault::block>{} +
@@ -68,37 +68,21 @@ constexpr auto broken_law() {
            where_if<where::limit, r.limit>{} + where_if<where::contribution_of, r.source>{} +
            where_if<where::holds_block, r.held>{};
 }
-template <class F, int n, int... C>
-constexpr auto broken_of_family(std::integer_sequence<int, C...>) {
-    constexpr int first = [](int c) {
-        static_cast<void>(((c = C, proven_for<F, static_cast<collective>(C), n>()) && ...));
-        return c;
-    }(0);
-    constexpr auto broken = static_cast<collective>(first);
-    return broken_law<broken, proof_of<schedule_for<F, broken>, n>>();
-}
+struct no_law_broken {};
 /// law_broken<...> at the smallest of the group sizes at which a law is broken.
 template <class S, int... n>
-constexpr auto first_broken(std::integer_sequence<int, n...>) {
-    constexpr int first = [](int smallest) {
-        static_cast<void>(((smallest = n + 1, proven_once<S, n + 1>) && ...));
-        return smallest;
-    }(0);
-    if constexpr (schedule<S>)
-        return broken_law<implemented_by<S>, proof_of<S, first>>();
-    else
-        return broken_of_family<S, first>(std::make_integer_sequence<int, collective_count>{});
-}
-
-struct no_law_broken {};
-template <class S, int... n>
-constexpr auto proof_of_sizes(std::integer_sequence<int, n...> sizes) {
-    if constexpr (!(is_made_for<S, n + 1>() || ...))
+constexpr auto proof_of_sizes(std::integer_sequence<int, n...>) {
+    if constexpr (!(evidence_at<S, n + 1>.supported || ...)) {
         return law_broken<where::supports_no_group_size_up_to<int{sizeof...(n)}>>{};  // nothing would be proven
-    else if constexpr ((proven_once<S, n + 1> && ...))
+    } else if constexpr ((evidence_at<S, n + 1>.ok() && ...)) {
         return no_law_broken{};
-    else
-        return first_broken<S>(sizes);
+    } else {
+        constexpr int first = [](int smallest) {
+            static_cast<void>(((smallest = n + 1, evidence_at<S, n + 1>.ok()) && ...));
+            return smallest;
+        }(0);
+        return broken_law<evidence_at<S, first>>();
+    }
 }
 template <class S, int N>
 constexpr auto proof_upto() {

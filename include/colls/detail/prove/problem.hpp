@@ -135,6 +135,9 @@ private:
         // Without blocks, a schedule that leaves the user's buffer as it is would be right.
         if (blocks == 0 || ports == 0) return found(fault::extent, none, none, 0);
         if (scratch > 0x7fffffff - blocks) return found(fault::extent, none, none, scratch);
+        if (kind == collective::all_to_all &&
+            blocks > 0x7fffffff / n)  // labels, numbers of blocks of all ranks, are int
+            return found(fault::extent, none, none, blocks);
         slots = blocks + scratch;
         if (root < 0 || root >= n) return found(fault::root, none, none, root);
         if (is_owned) read_homes();

@@ -39,70 +39,55 @@ constexpr report proof_at(const S& s, int n) {
 template <class S, int n>
 inline constexpr report proof_of = proof_at(S{}, n);
 
-template <class F, collective C, int n>
-constexpr bool proven_for() {
-    if constexpr (provides<F, C>)
-        return proof_of<schedule_for<F, C>, n>.ok();
-    else
-        return true;
-}
-
-template <class S, int n>
-constexpr bool is_proven_at() {
-    if constexpr (!expect_schedule_or_family<S>())
-        return true;  // the error has been reported
-    else if constexpr (schedule<S>)
-        return proof_of<S, n>.ok();
-    else
-        return []<int... C>(std::integer_sequence<int, C...>) {
-            return (proven_for<S, static_cast<collective>(C), n>() && ...);
-        }(std::make_integer_sequence<int, collective_count>{});
-}
-template <class S, int n>
-inline constexpr bool proven_once = is_proven_at<S, n>();
-
-/// S, or a collective of the family S, supports n ranks.
-template <class S, int n>
-constexpr bool is_made_for() {
-    if constexpr (!expect_schedule_or_family<S>())
-        return true;  // the error has been reported
-    else if constexpr (schedule<S>)
-        return v1::supports(S{}, n);
-    else
-        return []<int... C>(std::integer_sequence<int, C...>) {
-            return ([] {
-                if constexpr (provides<S, static_cast<collective>(C)>)
-                    return v1::supports(schedule_for<S, static_cast<collective>(C)>{}, n);
-                else
-                    return false;
-            }() || ...);
-        }(std::make_integer_sequence<int, collective_count>{});
-}
-
-/// Whether in rank order, and by which expressions.
-struct combining {
-    bool in_order = false;
-    fold_properties folds;
+/// The proof of S at one group size; of a family that of its first schedule for which a law is broken.
+struct evidence : report {
+    collective what{};
+    bool supported = false;  ///< by S, or one of its schedules
 };
-constexpr combining combining_at(const schedule_reader& s, int n) {
+template <class S, int n>
+constexpr evidence evidence_of() {
+    if constexpr (!expect_schedule_or_family<S>())
+        return {{}, {}, true};  // the error has been reported
+    else if constexpr (schedule<S>)
+        return {proof_of<S, n>, implemented_by<S>, v1::supports(S{}, n)};
+    else
+        return []<int... C>(std::integer_sequence<int, C...>) {
+            evidence all{};
+            const auto add = [&all]<collective c>() {
+                if constexpr (provides<S, c>) {
+                    const evidence v = evidence_of<schedule_for<S, c>, n>();
+                    const bool supported = all.supported || v.supported;
+                    if (all.ok()) all = v;
+                    all.supported = supported;
+                }
+            };
+            (add.template operator()<static_cast<collective>(C)>(), ...);
+            return all;
+        }(std::make_integer_sequence<int, collective_count>{});
+}
+template <class S, int n>
+inline constexpr evidence evidence_at = evidence_of<S, n>();
+
+constexpr examination examined(const schedule_reader& s, int n) {
     symbolic_execution e(s, n, true);
-    return e.run().ok() ? combining{e.in_rank_order(), e.folds()} : combining{};
+    const report proof = e.run();
+    return {proof, proof.ok() && e.in_rank_order(), proof.ok() ? e.folds() : fold_properties{}, e.staged_rounds()};
 }
 template <class S>
-constexpr combining combining_of(const S& s, int n) {
-    return v1::supports(s, n) ? combining_at(reader_of<S>(s), n)
-                              : combining{true, {.one_expression = true, .single_fold = true}};
+constexpr examination examined_at(const S& s, int n) {
+    return v1::supports(s, n) ? examined(reader_of<S>(s), n)
+                              : examination{{}, true, {.one_expression = true, .single_fold = true}};
 }
 // Likewise.
 template <class S, int n>
-inline constexpr combining combines = combining_of(S{}, n);
+inline constexpr examination examination_of = examined_at(S{}, n);
 
 /// What holds at every group size from 2 to 8 that S supports.
 template <class S>
-inline constexpr combining combines_at_small_sizes = []<int... i>(std::integer_sequence<int, i...>) {
-    return combining{
-        (combines<S, i + 2>.in_order && ...), {.one_expression = (combines<S, i + 2>.folds.one_expression && ...),
-                                                  .single_fold = (combines<S, i + 2>.folds.single_fold && ...)}};
+inline constexpr examination at_small_sizes = []<int... i>(std::integer_sequence<int, i...>) {
+    return examination{{}, (examination_of<S, i + 2>.order_preserving && ...),
+        {.one_expression = (examination_of<S, i + 2>.folds.one_expression && ...),
+            .single_fold = (examination_of<S, i + 2>.folds.single_fold && ...)}};
 }(std::make_integer_sequence<int, 7>{});
 
 }  // namespace colls::inline v1::detail

@@ -69,6 +69,24 @@ protected:
         return false;
     }
 
+    /// Law 1 for one transfer: everything that it names exists. Appends its blocks to a list.
+    [[gnu::noinline]] constexpr bool read_set(
+        const block_set& named, int rank, int port, int peer, buffer<int>& list, long& size) {
+        if (peer < 0 || peer >= p_.n) return fail(fault::peer, rank, port, none, peer);
+        if (barrier_ && (!named.empty() || named.count < 0)) return fail(fault::barrier_blocks, rank, port, none, peer);
+        const block_set& b = barrier_ ? heard_ : named;
+        if ((!single(b) || b.modulus < 0) && !well_formed(b, p_.slots))
+            return fail(fault::block_set, rank, port, none, peer, p_.slots);
+        if (b.empty()) return true;
+        const long from = size;
+        size += single(b) ? 1 : b.size();
+        list.need(size, from);
+        int* const x = list.p;
+        expand(b, x + from);
+        for (long j = from; j < size; ++j)
+            if (x[j] < 0 || x[j] >= p_.slots) return fail(fault::block, rank, port, x[j], peer, p_.slots);
+        return true;
+    }
     /// rank_ copies sent block j, block x of peer_, into its slot y, whose state is i.
     constexpr bool copy_block(long i, long j, int y, int x) {
         if (copied_in_.p[i] == round_ + 1) return fail(fault::copied_twice, rank_, port_, y, peer_, x);
@@ -112,6 +130,7 @@ protected:
 
     problem p_;
     const bool barrier_;
+    const block_set heard_ = block(0);  // stands for the ranks that the sender of a barrier's message depends on
     long words_ = 1;
     int round_ = none, rank_ = 0, port_ = none, peer_ = none;  // of what is received
     buffer<int> label_, copied_in_;
@@ -238,25 +257,6 @@ private:
         sent_ = sent;
         return true;
     }
-    [[gnu::noinline]] constexpr bool read_set(
-        const block_set& named, int rank, int port, int peer, buffer<int>& list, long& size) {
-        if (peer < 0 || peer >= p_.n) return fail(fault::peer, rank, port, none, peer);
-        if (barrier_ && (!named.empty() || named.count < 0)) return fail(fault::barrier_blocks, rank, port, none, peer);
-        const block_set b = barrier_ ? block(0) : named;
-        if (!well_formed(b, p_.slots))
-            return single(b) ? fail(fault::block, rank, port, b[0], peer, p_.slots)
-                             : fail(fault::block_set, rank, port, none, peer, p_.slots);
-        if (b.empty()) return true;
-        const long from = size;
-        size += single(b) ? 1 : b.size();
-        list.need(size, from);
-        int* const x = list.p;
-        expand(b, x + from);
-        for (long j = from; j < size; ++j)
-            if (x[j] < 0 || x[j] >= p_.slots) return fail(fault::block, rank, port, x[j], peer, p_.slots);
-        return true;
-    }
-
     // Law 2: each send meets a receive of as many blocks, on the same port of its peer.
     [[gnu::noinline]] constexpr bool match_round() {
         const move* m = moves_.p;
@@ -339,11 +339,22 @@ private:
         for (int port = 0; port < p_.ports; ++port) {
             const move& m = moves_.p[at_move(r, port)];
             if (!m.reduces || m.received == 0) continue;
-            int j = reducing++;
-            for (; j > 0 && moves_.p[at_move(r, by_peer_.p[j - 1])].from > m.from; --j)
-                by_peer_.p[j] = by_peer_.p[j - 1];
-            by_peer_.p[j] = port;
+            by_peer_.p[reducing++] = port;
         }
+        // Shell's sort: by insertion alone a round of n - 1 ports would take n^2 steps. Equal ranks by their ports.
+        int gap = 1;
+        while (gap < reducing / 3) gap = 3 * gap + 1;
+        for (; gap > 0; gap /= 3)
+            for (int i = gap; i < reducing; ++i) {
+                const int port = by_peer_.p[i], from = moves_.p[at_move(r, port)].from;
+                int j = i;
+                for (; j >= gap; j -= gap) {
+                    const int other = by_peer_.p[j - gap], its = moves_.p[at_move(r, other)].from;
+                    if (its < from || (its == from && other < port)) break;
+                    by_peer_.p[j] = other;
+                }
+                by_peer_.p[j] = port;
+            }
         ++fold_;
         int k = 0;
         for (; k < reducing && moves_.p[at_move(r, by_peer_.p[k])].from <= r; ++k) add_operands(r, by_peer_.p[k]);

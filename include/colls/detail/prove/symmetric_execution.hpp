@@ -61,17 +61,10 @@ private:
     constexpr bool read(
         int peer, const block_set& named, int rank, int& offset, int& count, buffer<int>& list, long& size) {
         if (peer == none) return true;
-        if (barrier_ && (!named.empty() || named.count < 0)) return false;
-        const block_set& b = barrier_ ? heard_ : named;
-        if (peer < 0 || peer >= p_.n || !(single(b) || well_formed(b, p_.slots))) return false;
+        const long from = size;
+        if (!read_set(named, rank, none, peer, list, size)) return false;
         offset = peer >= rank ? peer - rank : peer - rank + p_.n;
-        if (b.empty()) return true;
-        count = single(b) ? 1 : b.size();
-        list.need(size + count, size);
-        expand(b, list.p + size);
-        for (int j = 0; j < count; ++j)
-            if (list.p[size + j] < 0 || list.p[size + j] >= p_.slots) return false;
-        size += count;
+        count = static_cast<int>(size - from);
         return true;
     }
 
@@ -262,7 +255,6 @@ private:
         return true;
     }
 
-    const block_set heard_ = block(0);  // stands for the ranks that the sender of a barrier's message depends on
     buffer<int> sigma_, cycle_, begin_, place_, length_;
     buffer<int> initial_, final_;  // all_to_all: what the slots of rank 0 hold before and after
 };

@@ -117,8 +117,6 @@ template <class T, class Op>
 constexpr auto choose_fold() {
     if constexpr (folds_in_float<T, Op>)
         return std::type_identity<paired_fold<T, Op>>{};
-    else if constexpr (accumulates<T, Op>)
-        return std::type_identity<accumulating_fold<T, Op>>{};
     else if constexpr (std::is_arithmetic_v<T> && is_pure<Op>())
         return std::type_identity<direct_fold<T, Op>>{};
     else

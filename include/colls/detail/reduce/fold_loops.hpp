@@ -3,8 +3,7 @@
 //
 //   direct_fold   pure operators on built-in numbers: up to four operands at a time, straight into dst
 //   paired_fold   pure operators on bfloat16: two of them in a 32-bit word, folded in float, rounded once
-//   accumulating_fold  pure operators on other types with an accumulator: folded in that in a tile, rounded once
-//   tile_fold     everything else: partial folds in a tile on the stack
+//   tile_fold     everything else: partial folds in a tile on the stack, in the accumulator if the type has one
 // fold.hpp compiles them for several processors and chooses one.
 #pragma once
 
@@ -199,61 +198,50 @@ struct paired_fold {
     }
 };
 
-/// Folds in the accumulator that the type names, by way of a tile of accumulators.
-template <class T, class Op>
-struct accumulating_fold {
-    using A = accumulator_of<T, Op>;
-    static constexpr std::size_t length = sizeof(A) >= tile_bytes ? 1 : tile_bytes / sizeof(A);
-    static constexpr std::size_t lanes = std::is_arithmetic_v<A> ? 64 / sizeof(A) : 1;
-
-    [[gnu::always_inline]] static A get(const operand& o, std::size_t i) {
-        return static_cast<A>(static_cast<const T*>(o.data)[i]);
-    }
-    [[gnu::always_inline]] static void run(T* dst, const operand* x, int k, std::size_t count, const Op op) {
-        alignas(64) alignas(A) unsigned char memory[length * sizeof(A)];
-        A* const tile = reinterpret_cast<A*>(memory);
-        const std::size_t whole = count & ~(lanes - 1);
-        for (std::size_t at = 0; at < whole; at += length) {
-            const std::size_t n = whole - at < length ? whole - at : length;
-            for_each_parallel<lanes>(n, [&, a = x[0]](std::size_t i) { tile[i] = get(a, at + i); });
-            for (int j = 1; j < k; ++j)
-                for_each_parallel<lanes>(
-                    n, [&, b = x[j]](std::size_t i) { tile[i] = static_cast<A>(op(tile[i], get(b, at + i))); });
-            for_each_parallel<lanes>(n, [&](std::size_t i) { dst[at + i] = static_cast<T>(tile[i]); });
-        }
-        if constexpr (lanes > 1) scalar_fold<A>(dst, x, k, whole, count, op);
-    }
-};
-
-/// Folds anything, by way of a tile that no pointer of the operator can point into: so the loops that write it
-/// vectorise.
+/// Folds anything in a tile, in the accumulator that the type names, if any, and rounds once. No pointer of the
+/// operator can point into the tile: so the loops that write it vectorise.
 template <class T, class Op>
 struct tile_fold {
-    static constexpr std::size_t length = sizeof(T) >= tile_bytes ? 1 : tile_bytes / sizeof(T);
-    static constexpr std::size_t lanes = std::is_arithmetic_v<T> || is_small_float<T> ? 64 / sizeof(T) : 1;
+    using A = accumulator_of<T, Op>;
+    static constexpr bool converts = accumulates<T, Op>;  // then the operator is pure
+    static constexpr std::size_t length = sizeof(A) >= tile_bytes ? 1 : tile_bytes / sizeof(A);
+    static constexpr std::size_t lanes = std::is_arithmetic_v<A> || is_small_float<A> ? 64 / sizeof(A) : 1;
 
-    [[gnu::always_inline]] static const T& get(const operand& o, std::size_t i) {
-        return static_cast<const T*>(o.data)[i];
+    [[gnu::always_inline]] static decltype(auto) get(const operand& o, std::size_t i) {
+        const T& x = static_cast<const T*>(o.data)[i];
+        if constexpr (converts)
+            return static_cast<A>(x);
+        else
+            return (x);
     }
-    [[gnu::always_inline]] static void put(T* to, const T& a) {
-        if constexpr (std::is_copy_assignable_v<T>)
+    [[gnu::always_inline]] static void put(A* to, const A& a) {
+        if constexpr (std::is_copy_assignable_v<A>)
             *to = a;
         else
-            std::memcpy(static_cast<void*>(to), static_cast<const void*>(&a), sizeof(T));
+            std::memcpy(static_cast<void*>(to), static_cast<const void*>(&a), sizeof(A));
+    }
+    template <class F>
+    [[gnu::always_inline]] static void each(std::size_t n, F f) {
+        if constexpr (converts)
+            for_each_parallel<lanes>(n, f);
+        else
+            for_each_checked<lanes>(n, f);
     }
     [[gnu::always_inline]] static void run(T* dst, const operand* x, int k, std::size_t count, const Op& op) {
-        alignas(64) alignas(T) unsigned char memory[length * sizeof(T)];
-        T* const tile = reinterpret_cast<T*>(memory);
+        alignas(64) alignas(A) unsigned char memory[length * sizeof(A)];
+        A* const tile = reinterpret_cast<A*>(memory);
         for (std::size_t at = 0; at < count; at += length) {
             const std::size_t n = count - at < length ? count - at : length, whole = n & ~(lanes - 1);
-            for_each_checked<lanes>(whole, [&, a = x[0], b = x[1]](std::size_t i) {
-                put(tile + i, static_cast<T>(op(get(a, at + i), get(b, at + i))));
-            });
+            each(whole, [&, a = x[0], b = x[1]](
+                            std::size_t i) { put(tile + i, static_cast<A>(op(get(a, at + i), get(b, at + i)))); });
             for (int j = 2; j < k; ++j)
-                for_each_checked<lanes>(whole,
-                    [&, b = x[j]](std::size_t i) { put(tile + i, static_cast<T>(op(tile[i], get(b, at + i)))); });
-            std::memcpy(static_cast<void*>(dst + at), memory, whole * sizeof(T));
-            if constexpr (lanes > 1) scalar_fold<T>(dst, x, k, at + whole, at + n, op);
+                each(whole,
+                    [&, b = x[j]](std::size_t i) { put(tile + i, static_cast<A>(op(tile[i], get(b, at + i)))); });
+            if constexpr (converts)
+                each(whole, [&](std::size_t i) { dst[at + i] = static_cast<T>(tile[i]); });
+            else
+                std::memcpy(static_cast<void*>(dst + at), memory, whole * sizeof(T));
+            if constexpr (lanes > 1) scalar_fold<A>(dst, x, k, at + whole, at + n, op);
         }
     }
 };

@@ -21,6 +21,12 @@ constexpr bool is_power(int radix, int n) {
     while (n > 1 && n % radix == 0) n /= radix;
     return n == 1;
 }
+/// A round for each digit of radix K, on a port for each other value of the digit.
+template <int K>
+struct by_digits {
+    static constexpr int ports(int) { return K - 1; }
+    static constexpr int rounds(int n) { return log_ceil(K, n); }
+};
 /// The last `bits` binary digits of x, in reverse order.
 constexpr int reversed_bits(int x, int bits) {
     int y = 0;

@@ -8,13 +8,13 @@
 #include <colls/any_schedule.hpp>
 #include <colls/cuda/options.hpp>
 #include <colls/detail/support/error_text.hpp>
+#include <colls/detail/support/hash.hpp>
 #include <colls/detail/support/type_name.hpp>
 #include <colls/error.hpp>
 #include <colls/schedule.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
 namespace colls::inline v1::cuda::detail {
@@ -62,19 +62,12 @@ struct slot_map {
 };
 
 /// A hash of the hash h and of x.
-constexpr std::uint64_t mixed(std::uint64_t h, std::uint64_t x) {
-    h ^= x + 0x9e3779b97f4a7c15ull + (h << 6) + (h >> 2);
-    h *= 0xff51afd7ed558ccdull;
-    return h ^ (h >> 32);
-}
+constexpr std::uint64_t mixed(std::uint64_t h, std::uint64_t x) { return v1::detail::hash_mix(h, x); }
 
 /// A hash of the types' names: the same in all processes that run the same program.
 template <class... X>
 constexpr std::uint64_t name_hash() {
-    std::uint64_t h = 0xcbf29ce484222325ull;
-    for (const char c : std::string_view(__PRETTY_FUNCTION__))
-        h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
-    return h;
+    return v1::detail::hash_text(__PRETTY_FUNCTION__);
 }
 
 /// The begin of an error: which call, by which schedule.

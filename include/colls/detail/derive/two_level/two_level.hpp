@@ -101,14 +101,30 @@ private:
     }
 };
 
-/// reduce_scatter: inside each node, then across the nodes on what each rank owns. scatter: across the nodes' leaders,
-/// then inside each node. Each stretch of blocks that a rank owns between the two levels has ports of its own.
+/// Level a, then level b on what a leaves to the rank, with a port for each stretch of it; `common` blocks in all.
+template <class A, class B>
+constexpr step descend(level<A> a, bool plays_first, level<B> b, int round, int port, int common) {
+    const int change = a.s.rounds(a.size), cut = cut_to(common, blocks_of(a.s, a.size));
+    if (round < change) return plays_first ? embedded(a, round, port, recut{cut, 0}) : step{};
+    const int each = ports_of(b.s, b.size);
+    const stretch own = owned_stretch(a.s, a.role, a.size, port / each);
+    if (own.count == 0) return {};
+    return embedded(b, round - change, port % each, recut{own.count * cut / blocks_of(b.s, b.size), own.first * cut});
+}
+
+/// reduce_scatter and reduce: inside each node, then across the nodes on what each rank owns. scatter and broadcast:
+/// across the nodes' leaders, then inside each node. Each stretch of blocks that a rank owns between the two levels has
+/// ports of its own.
 template <class Intra, class Inter>
-struct two_level_scatter : two_level_pair<Intra, Inter> {
+struct two_level_pass : two_level_pair<Intra, Inter> {
     using pair = two_level_pair<Intra, Inter>;
     using pair::implements, pair::inter, pair::intra, pair::node;
-    static constexpr bool inside_first = implements == collective::reduce_scatter;
+    static constexpr bool inside_first = reduces(implements);
 
+    constexpr int blocks(int n) const {
+        const node_grid g(n, node);
+        return owned(implements) ? pair::blocks(n) : lcm(blocks_of(intra(), g.size), blocks_of(inter(), g.count));
+    }
     constexpr int ports(int n) const {
         const node_grid g(n, node);
         const int in = ports_of(intra(), g.size), across = ports_of(inter(), g.count);
@@ -128,11 +144,11 @@ struct two_level_scatter : two_level_pair<Intra, Inter> {
         const node_grid g(n, node);
         const int k = g.node_of(rank), x = g.place_of(rank);
         if constexpr (inside_first)
-            return descend(
-                level{intra(), g.size, x, g.inside(k)}, true, level{inter(), g.count, k, g.across(x)}, round, port);
+            return descend(level{intra(), g.size, x, g.inside(k)}, true, level{inter(), g.count, k, g.across(x)}, round,
+                port, blocks(n));
         else
             return descend(level{inter(), g.count, k, g.across(x)}, x == root_of(intra(), g.size),
-                level{intra(), g.size, x, g.inside(k)}, round, port);
+                level{intra(), g.size, x, g.inside(k)}, round, port, blocks(n));
     }
 
 private:
@@ -144,15 +160,6 @@ private:
         const int cut = blocks_of(b, nb);
         const stretch own = stretch_around(a, na, slot / cut);
         return {home_of(a, na, slot / cut), home_of(b, nb, (slot - own.first * cut) / own.count)};
-    }
-    template <class A, class B>
-    static constexpr step descend(level<A> a, bool plays_first, level<B> b, int round, int port) {
-        const int change = a.s.rounds(a.size), cut = blocks_of(b.s, b.size);
-        if (round < change) return plays_first ? embedded(a, round, port, recut{cut, 0}) : step{};
-        const int each = ports_of(b.s, b.size);
-        const stretch own = owned_stretch(a.s, a.role, a.size, port / each);
-        if (own.count == 0) return {};
-        return embedded(b, round - change, port % each, recut{own.count, own.first * cut});
     }
 };
 
@@ -187,17 +194,12 @@ struct two_level_all_reduce : part<Up, 0>, part<Inter, 1>, part<Down, 2> {
     constexpr step at(int rank, int n, int round, int port) const {
         const node_grid g(n, node);
         const int k = g.node_of(rank), x = g.place_of(rank), common = blocks(n);
-        const int first = up().rounds(g.size), second = first + inter().rounds(g.count);
-        const int cut = cut_to(common, blocks_of(up(), g.size));
-        if (round < first) return embedded(level{up(), g.size, x, g.inside(k)}, round, port, recut{cut, 0});
+        const int second = up().rounds(g.size) + inter().rounds(g.count);
         if (round >= second)
             return embedded(level{down(), g.size, x, g.inside(k)}, round - second, port,
                 recut{cut_to(common, blocks_of(down(), g.size)), 0});
-        const int each = ports_of(inter(), g.count);
-        const stretch own = owned_stretch(up(), x, g.size, port / each);
-        if (own.count == 0) return {};
-        return embedded(level{inter(), g.count, k, g.across(x)}, round - first, port % each,
-            recut{own.count * cut / blocks_of(inter(), g.count), own.first * cut});
+        return descend(
+            level{up(), g.size, x, g.inside(k)}, true, level{inter(), g.count, k, g.across(x)}, round, port, common);
     }
 };
 
@@ -251,36 +253,12 @@ struct two_level_all_to_all : two_level_pair<Intra, Inter> {
     }
 };
 
-/// broadcast: across the nodes' leaders, then inside each node. reduce: inside each node to its leader, then across.
 template <class Intra, class Inter>
-struct two_level_rooted : two_level_pair<Intra, Inter> {
-    using pair = two_level_pair<Intra, Inter>;
-    using pair::implements, pair::inter, pair::intra, pair::node;
-    static constexpr bool inside_first = implements == collective::reduce;
-
-    constexpr int blocks(int n) const {
-        const node_grid g(n, node);
-        return lcm(blocks_of(intra(), g.size), blocks_of(inter(), g.count));
-    }
-    constexpr step at(int rank, int n, int round, int port) const {
-        const node_grid g(n, node);
-        const int k = g.node_of(rank), x = g.place_of(rank), common = blocks(n);
-        const int change = inside_first ? intra().rounds(g.size) : inter().rounds(g.count);
-        const int since = round < change ? round : round - change;
-        if ((round < change) == inside_first)
-            return embedded(level{intra(), g.size, x, g.inside(k)}, since, port,
-                recut{cut_to(common, blocks_of(intra(), g.size)), 0});
-        if (x != root_of(intra(), g.size)) return {};
-        return embedded(level{inter(), g.count, k, g.across(x)}, since, port,
-            recut{cut_to(common, blocks_of(inter(), g.count)), 0});
-    }
-};
-
-template <class Intra, class Inter>
-struct reverse_trait<two_level_rooted<Intra, Inter>> {
+    requires(!owned(implemented_by<Intra>))
+struct reverse_trait<two_level_pass<Intra, Inter>> {
     static constexpr bool possible = reversible<Intra> && reversible<Inter>;
-    using type = two_level_rooted<reverse_of<Intra>, reverse_of<Inter>>;
-    static constexpr type apply(const two_level_rooted<Intra, Inter>& t) {
+    using type = two_level_pass<reverse_of<Intra>, reverse_of<Inter>>;
+    static constexpr type apply(const two_level_pass<Intra, Inter>& t) {
         return {{reverse(t.intra()), reverse(t.inter()), t.node}};
     }
 };
@@ -313,17 +291,15 @@ constexpr auto two_level(const hierarchical<Intra, Inter>& h) {
             return underivable{};
     } else if constexpr (!provides<Intra, C> || !provides<Inter, C>) {
         return underivable{};
-    } else if constexpr (C == reduce_scatter || C == scatter) {
-        return two_levels<two_level_scatter>(h.node, schedule_of<C>(h.intra), schedule_of<C>(h.inter));
-    } else if constexpr (C == broadcast || C == reduce) {
-        return two_levels<two_level_rooted>(h.node, schedule_of<C>(h.intra), schedule_of<C>(h.inter));
+    } else if constexpr (C == reduce_scatter || C == scatter || C == broadcast || C == reduce) {
+        return two_levels<two_level_pass>(h.node, schedule_of<C>(h.intra), schedule_of<C>(h.inter));
     } else if constexpr (C == all_to_all) {
         return two_levels<two_level_all_to_all>(h.node, schedule_of<C>(h.intra), schedule_of<C>(h.inter));
     } else if constexpr (C == all_gather || C == gather) {
         // The dual of the reversed levels, reversed.
         if constexpr (reversible<schedule_for<Intra, C>> && reversible<schedule_for<Inter, C>>)
-            return reverse(two_levels<two_level_scatter>(
-                h.node, reverse(schedule_of<C>(h.intra)), reverse(schedule_of<C>(h.inter))));
+            return reverse(
+                two_levels<two_level_pass>(h.node, reverse(schedule_of<C>(h.intra)), reverse(schedule_of<C>(h.inter))));
         else
             return underivable{};
     } else {
