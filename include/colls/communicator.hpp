@@ -67,15 +67,14 @@ public:
     communicator() = default;
     /// For the library: takes over the rank context.
     explicit communicator(const detail::joined_group& g) : handle_(g.handle), rank_(g.rank), size_(g.size) {}
-    communicator(communicator&& other) noexcept { take(other); }
-    communicator& operator=(communicator&& other) noexcept {
-        if (this != &other) {
-            leave();
-            take(other);
-        }
+    communicator(communicator&& other) noexcept { swap(other); }
+    communicator& operator=(communicator other) noexcept {
+        swap(other);
         return *this;
     }
-    ~communicator() { leave(); }
+    ~communicator() {
+        if (handle_.self) handle_.by->leave_group(*handle_.self);
+    }
 
     /// This rank, from 0 to size() - 1.
     int rank() const { return rank_; }
@@ -133,14 +132,10 @@ public:
     detail::rank_context& context() { return *handle().self; }
 
 private:
-    void take(communicator& other) {
-        handle_ = std::exchange(other.handle_, {});
-        rank_ = std::exchange(other.rank_, none);
-        size_ = std::exchange(other.size_, 0);
-    }
-    void leave() {
-        if (handle_.self) handle_.by->leave_group(*handle_.self);
-        handle_ = {};
+    void swap(communicator& other) {
+        std::swap(handle_, other.handle_);
+        std::swap(rank_, other.rank_);
+        std::swap(size_, other.size_);
     }
     detail::rank_handle handle_;
     int rank_ = none, size_ = 0;

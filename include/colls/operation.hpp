@@ -25,13 +25,10 @@ public:
     /// For the library: takes over o.
     operation(const detail::rank_handle& rank, detail::operation_state* o) : rank_(rank), o_(o) {}
     operation(operation&& other) noexcept : rank_(other.rank_), o_(std::exchange(other.o_, nullptr)) {}
-    /// Finishes its own operation first, as the destructor does.
-    operation& operator=(operation&& other) noexcept {
-        if (this != &other) {
-            finish();
-            rank_ = other.rank_;
-            o_ = std::exchange(other.o_, nullptr);
-        }
+    /// Finishes its own operation, as the destructor does.
+    operation& operator=(operation other) noexcept {
+        std::swap(rank_, other.rank_);
+        std::swap(o_, other.o_);
         return *this;
     }
     /// Waits until it is over. While an exception unwinds the stack it waits for a second at most and then breaks the
@@ -78,15 +75,14 @@ public:
     /// For the library: checks the request and keeps it.
     plan(const detail::rank_handle& rank, detail::request& q) : rank_(rank), p_(rank.by->prepare_call(*rank.self, q)) {}
     plan(plan&& other) noexcept : rank_(other.rank_), p_(std::exchange(other.p_, nullptr)) {}
-    plan& operator=(plan&& other) noexcept {
-        if (this != &other) {
-            drop();
-            rank_ = other.rank_;
-            p_ = std::exchange(other.p_, nullptr);
-        }
+    plan& operator=(plan other) noexcept {
+        std::swap(rank_, other.rank_);
+        std::swap(p_, other.p_);
         return *this;
     }
-    ~plan() { drop(); }
+    ~plan() {
+        if (p_) rank_.by->drop_prepared(*p_);
+    }
 
     /// Makes the call and returns when it is over. Does not allocate memory from its second time on, except for
     /// scratch memory where more operations of this rank are in flight than ever before. Throws colls::error, with
@@ -103,9 +99,6 @@ private:
     detail::prepared& kept() const {
         if (!p_) detail::throw_empty_plan();
         return *p_;
-    }
-    void drop() {
-        if (p_) rank_.by->drop_prepared(*p_);
     }
     detail::rank_handle rank_;
     detail::prepared* p_;

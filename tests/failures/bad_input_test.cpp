@@ -203,6 +203,13 @@ TEST_CASE("bad input: rejects buffers and counts whose lengths do not fit togeth
             const std::vector<int> counts(size, 1);
             colls::all_to_all_v(comm, data.first(size + 1), data.subspan(20, size), counts, counts);
         });
+        if (n > 1)
+            refused_everywhere(
+                "all_to_all_v in place, other counts to a rank than from it", n, [&](auto& comm, auto data) {
+                    std::vector<int> sends(size, 1), receives(size, 1);
+                    sends.front() = receives.back() = 2;
+                    colls::all_to_all_v(comm, data.first(size + 1), data.first(size + 1), sends, receives);
+                });
         // Wrong at the root only: the other ranks find nothing wrong, and must not wait for ever.
         for (const bool scatters : {false, true}) {
             outcomes got = disagree(n, [&](auto& comm) {

@@ -267,7 +267,11 @@ TEST_CASE("lifetime: moved-from objects reject calls", "[lifetime]") {
         expect(says(refusal_of([&] { plan.run(); }), "moved from"), "run of a plan that was moved from");
         expect(says(refusal_of([&] { plan.start().wait(); }), "moved from"), "start of a plan that was moved from");
         moved.run();
-        colls::operation started = moved.start();
+        plan = std::move(moved);
+        expect(says(refusal_of([&] { moved.run(); }), "moved from"), "run of a plan that was assigned from");
+        plan.run();
+        plan = colls::prepare::all_reduce(comm, data, colls::sum);
+        colls::operation started = plan.start();
         colls::operation same = std::move(started);
         expect(started.test(), "an operation that was moved from is over");
         same.wait();

@@ -144,12 +144,9 @@ typename Mode::result submit(Comm& comm, typed_request<C, fine, ordered, straigh
                 return schedule_for_call<C, ordered, constrained>(S{});
         }();
         q.given = &s;
-        if constexpr (C == collective::reduce && ordered) {
-            // Rotation to another root would break the order of ranks: a fold at the root itself keeps it.
-            const any_schedule& at_root = schedule_for_call<C, ordered, false>(direct{});
-            if (q.c.root != 0) q.instead = &at_root;
-            return Mode::run(rank, q);
-        }
+        // Rotation to another root would break the order of ranks: a fold at the root itself keeps it.
+        if constexpr (C == collective::reduce && ordered)
+            if (q.c.root != 0) q.instead = &schedule_for_call<C, ordered, false>(direct{});
         return Mode::run(rank, q);
     }
 }

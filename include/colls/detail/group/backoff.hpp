@@ -271,7 +271,7 @@ private:
     // 2 s, to report that.
     bool leaves_error_to_peer(const wait_site& at) const {
         const double longer = self_->env.timeout / 4;
-        if (at.peer == none || waited_ > self_->env.timeout + (longer < 2 ? longer : 2)) return false;
+        if (waited_ > self_->env.timeout + (longer < 2 ? longer : 2)) return false;
         const rank_state& peer = self_->memory.state(at.peer);
         const auto call = peer.board_call.load(std::memory_order_relaxed);
         const double said = 1e-3 * static_cast<double>(peer.board_at.load(std::memory_order_relaxed));

@@ -88,10 +88,9 @@ namespace colls::inline v1::detail {
     const auto break_it = [&](rank_context& x) {
         if (x.memory.poison().state.load(std::memory_order_relaxed) != 0) return;
         const poison_state& why = broken->memory.poison();
-        if (!poison(x.memory, static_cast<errc>(why.code), x.rank, none, none,
-                error_text() << "colls: rank " << x.rank << ": group " << broken->label
-                             << ", to which this one is tied, is broken: " << report_in(why)))
-            return;
+        poison(x.memory, static_cast<errc>(why.code), x.rank, none, none,
+            error_text() << "colls: rank " << x.rank << ": group " << broken->label
+                         << ", to which this one is tied, is broken: " << report_in(why));
         x.backend->broke(x);
         tells = true;
     };

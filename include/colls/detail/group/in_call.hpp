@@ -84,15 +84,8 @@ private:
 inline void join_groups_of_thread(rank_context& self) {
     static thread_local const auto own = std::make_shared<groups_of_thread>();
     const std::shared_ptr<group_cycle> before = own->cycle;
-    if (before) {
-        const gate_lock inside(before.get());
-        if (own->last != nullptr) {
-            self.join(*own->last);
-            self.latest = own;
-            own->last = &self;
-            return;
-        }
-    }
+    const gate_lock inside(before.get());
+    if (own->last != nullptr) self.join(*own->last);
     own->cycle = self.operations.cycle;
     self.latest = own;
     own->last = &self;

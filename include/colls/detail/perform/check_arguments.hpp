@@ -152,14 +152,12 @@ private:
             (gathers() ? in_place_out : in_place_in) += first * c_.element;
         }
         if (in_place_in == in_place_out && c_.what != collective::redistribute) return;
-        if (overlaps(c_.in, q_.in_count * c_.element, c_.out, q_.out_count * c_.element)) refuse_overlap();
-    }
-
-    [[noreturn]] [[gnu::cold]] void refuse_overlap() const {
-        if (c_.what == collective::redistribute) refuse(error_text() << "input and output overlap");
-        refuse(error_text() << "input and output overlap without being in place: "
-                            << (is_.owned() ? "in place, the one is this rank's own block of the other"
-                                            : "in place, they are the same buffer"));
+        if (overlaps(c_.in, q_.in_count * c_.element, c_.out, q_.out_count * c_.element))
+            refuse(error_text() << "input and output overlap"
+                                << (c_.what == collective::redistribute ? ""
+                                       : is_.owned() ? " without being in place: in place, the one is this rank's own "
+                                                       "block of the other"
+                                                     : " without being in place: in place, they are the same buffer"));
     }
 
     const rank_context& self_;

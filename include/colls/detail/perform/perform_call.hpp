@@ -101,7 +101,6 @@ enum class call_time { at_once, in_flight, later };
 /// Checks the arguments of a request and resolves its schedule. (Returned by value without a copy, which would be a
 /// tenth of the time of a short call.)
 inline schedule_choice check(rank_context& self, request& q, call_time when) {
-    bool counted = false;
     try {
         argument_checker(self, q).run();
         if (q.given) return resolve_given(self, q);
@@ -110,15 +109,12 @@ inline schedule_choice check(rank_context& self, request& q, call_time when) {
             q.c.signature = hash_mix(q.c.signature, hash_text("reproducible"));
         }
         if (when == call_time::at_once && q.c.count * q.c.element >= distance::eager_bytes_for_sample &&
-            depends_on_distance(self, q.c)) {
-            counted = true;
-            if (++self.eager.may_sample % distance::eager_calls_for_sample == 0) return resolve_for_sample(self, q.c);
-        }
+            depends_on_distance(self, q.c) && ++self.eager.may_sample % distance::eager_calls_for_sample == 0)
+            return resolve_for_sample(self, q.c);
         // Ranks prepare at unlike moments, so they go by the distance that was measured when the group formed.
         const bool near = when == call_time::later ? self.access.starts_near : near_so_far(self);
         return resolve(self, q.c, when != call_time::in_flight, near);
     } catch (const error& x) {
-        if (counted) --self.eager.may_sample;  // the other ranks count a call that is made
         tell_refusal(self, x.what());
         throw;
     }

@@ -36,13 +36,11 @@ class list {
 
 public:
     list() = default;
-    list(list&& other) noexcept : p_(other.p_), size_(other.size_), capacity_(other.capacity_) { other.forget(); }
-    list& operator=(list&& other) noexcept {
-        if (this != &other) {
-            std::free(p_);
-            p_ = other.p_, size_ = other.size_, capacity_ = other.capacity_;
-            other.forget();
-        }
+    list(list&& other) noexcept : p_(other.p_), size_(other.size_), capacity_(other.capacity_) {
+        other.p_ = nullptr, other.size_ = other.capacity_ = 0;
+    }
+    list& operator=(list other) noexcept {
+        std::swap(p_, other.p_), std::swap(size_, other.size_), std::swap(capacity_, other.capacity_);
         return *this;
     }
     ~list() {
@@ -92,10 +90,6 @@ public:
     void drop(std::size_t i) { p_[i] = p_[--size_]; }
 
 private:
-    void forget() {
-        p_ = nullptr;
-        size_ = capacity_ = 0;
-    }
     T* p_ = nullptr;
     std::size_t size_ = 0, capacity_ = 0;
 };

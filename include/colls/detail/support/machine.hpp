@@ -78,7 +78,6 @@ private:
     /// there for as long as the measurement takes; and a thread that is pinned pins the threads that it creates. (The
     /// system leaves out of the set the cores that this process may not use.)
     static void stay_off(int core) {
-        if (core < 0) return;
         cpu_set_t set;
         CPU_ZERO(&set);
         for (std::size_t c = 0; c < CPU_SETSIZE; ++c)

@@ -104,12 +104,10 @@ public:
             },
             decides);
         list<int> members;
-        int mine = none;
-        for (int r = 0; r < self.size; ++r) {
-            if (!v.members[static_cast<std::size_t>(r)]) continue;
-            if (r == self.rank) mine = static_cast<int>(members.size());
-            members.push_back(r);
-        }
+        for (int r = 0; r < self.size; ++r)
+            if (v.members[static_cast<std::size_t>(r)]) members.push_back(r);
+        int mine = 0;
+        while (members[mine] != self.rank) ++mine;
         return attach(self, v.place, mine, members);
     }
     bool dead(int rank) const override { return reports_.dead(rank); }

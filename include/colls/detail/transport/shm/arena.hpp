@@ -81,8 +81,8 @@ public:
         int why = 0;
         // A new file has no size yet: it gets as much as the system grants. (A file beyond the limit on their sizes
         // would end the process by SIGXFSZ.)
-        rlimit files{};
-        if (getrlimit(RLIMIT_FSIZE, &files) != 0) files.rlim_cur = RLIM_INFINITY;
+        rlimit files{RLIM_INFINITY, RLIM_INFINITY};
+        getrlimit(RLIMIT_FSIZE, &files);
         // /dev/shm may be small: a page beyond its size would end the process by SIGBUS.
         struct statvfs space{};
         const bool bounded = file_ && fstatvfs(file_.get(), &space) == 0 && space.f_blocks > 0;
@@ -407,9 +407,9 @@ private:
     /// The file grows to that size, also while other processes make it grow. False: a limit, or the system, is against
     /// it.
     bool grow_to(std::size_t bytes) const {
-        rlimit files{};
-        if (getrlimit(RLIMIT_FSIZE, &files) == 0 && bytes > files.rlim_cur) return false;
-        return fallocate(file_.get(), 0, static_cast<off_t>(bytes - page), page) == 0;
+        rlimit files{RLIM_INFINITY, RLIM_INFINITY};
+        getrlimit(RLIMIT_FSIZE, &files);
+        return bytes <= files.rlim_cur && fallocate(file_.get(), 0, static_cast<off_t>(bytes - page), page) == 0;
     }
     /// Copies what is at `from` in the file, and at `where` in memory, to another place of the file. Holes stay holes.
     bool copy_pages(std::size_t from, std::size_t to, std::size_t where, std::size_t bytes) const {
