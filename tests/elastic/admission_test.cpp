@@ -142,29 +142,31 @@ private:
         };
         switch (m.at) {
             case joins:
-                advance(m.of.joined());
+                advance(admission::next::vote);
                 break;
             case votes:
                 if (w.each(s, [](const member& x) { return x.voted; }))
                     advance(m.of.voted(w.each(s, [](const member& x) { return x.formed; })));
                 next = w;
-                if (w.broken(s)) advance(m.of.vote_failed());
+                if (w.broken(s)) advance(admission::next::settle);
                 break;
             case confirms:
-                if (w.each(s, [](const member& x) { return x.in_n; }) && w.all[w.n].in_n) advance(m.of.confirmed());
+                if (w.each(s, [](const member& x) { return x.in_n; }) && w.all[w.n].in_n)
+                    advance(admission::next::go_over);
                 next = w;
-                if (w.n_broken()) advance(m.of.confirm_failed());
+                if (w.n_broken()) advance(admission::next::settle);
                 break;
             case tells:
                 if (w.each(g, [&](const member& x) { return x.told >> g & 1; }))
                     advance(m.of.settled(!w.each(g, [&](const member& x) { return !(x.decided >> g & 1); })));
                 next = w;
-                if (w.broken(g)) advance(m.of.settle_failed());
+                if (w.broken(g)) advance(admission::next::settle);
                 break;
             case spreads:
-                if (w.each(g, [&](const member& x) { return x.spread >> g & 1; })) advance(m.of.spread());
+                if (w.each(g, [&](const member& x) { return x.spread >> g & 1; }))
+                    advance(admission::next::go_over_and_shrink);
                 next = w;
-                if (w.broken(g)) advance(m.of.settle_failed());
+                if (w.broken(g)) advance(admission::next::settle);
                 break;
             case stays:  // its next call fails, and it shrinks what is left of S again
                 if (w.broken(g)) m.of = {}, go(next, i, settles, g);

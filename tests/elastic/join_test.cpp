@@ -10,6 +10,11 @@
 #include <colls/elastic/detail/call_at.hpp>
 #include <colls/elastic/detail/join.hpp>
 
+#include <fcntl.h>
+#include <net/if.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -293,6 +298,21 @@ TEST_CASE(
     CHECK(rendezvous::code_of(*answer) == errc::mismatch);
     CHECK(says(answer->text, "it uses colls 3.7.1 (rendezvous 5), but this process uses colls "));
     CHECK(local_address(c.take().fd(), &getpeername) == here);
+    // One that begins as an endpoint does, and goes on as none would.
+    call_at odd(to({here}), {}, "");
+    const auto begins = rendezvous::encode(rendezvous::challenge{});
+    const std::string rest(rendezvous::reply::bytes, 'x');
+    guest.close();
+    run(
+        odd,
+        [&] {
+            if (guest || !(guest = accept_from(listening.get()))) return;
+            send_all(guest.get(), begins.data(), begins.size(), seconds_now() + 5);
+            send_all(guest.get(), rest.data(), rest.size(), seconds_now() + 5);
+        },
+        [&] { return odd.over(); });
+    CHECK(odd.refused());
+    CHECK(odd.why() == "another program listens at " + text_of(here));
 }
 
 TEST_CASE("join: an endpoint answers those alone that it can mean, and keeps the others until they are answered",
@@ -364,6 +384,105 @@ TEST_CASE("join: an endpoint answers those alone that it can mean, and keeps the
     CHECK(own.has_used(number(kept / 2)));
     CHECK(own.has_used(number(kept)));
     CHECK(own.used.size() == kept / 2 + 1);
+
+    // Of too many that wait the first one goes.
+    rlimit files{}, before{};
+    REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    files = {before.rlim_max, before.rlim_max};
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &files) == 0);
+    int ends[2];
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+    const descriptor quiet(ends[0]), here(ends[1]);
+    own.visitors.clear();
+    constexpr std::size_t most = colls::endpoint::state::most_waiting;
+    const auto come = [&] {
+        descriptor fd(fcntl(here.get(), F_DUPFD_CLOEXEC, 0));
+        REQUIRE(fd);
+        own.visitors.push_back({{std::make_unique<own_socket>(std::move(fd)), {}, {}, {}}, {}, {}});
+        own.visitors.back().own.pid = static_cast<int>(own.visitors.size());
+    };
+    while (own.visitors.size() < most) come();
+    own.serve();
+    CHECK(own.visitors.size() == most);
+    come();
+    own.serve();
+    CHECK(own.visitors.size() == most);
+    CHECK(own.visitors.front().own.pid == 2);
+    CHECK(own.visitors.back().own.pid == static_cast<int>(most + 1));
+    own.visitors.clear();
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0);
+}
+
+TEST_CASE("join: what no process of the list says, and where none is reached, is an error in words", "[elastic]") {
+    using namespace colls::detail;
+    const auto ended = [](colls::endpoint& e, const std::vector<std::string>& list, double timeout) {
+        try {
+            colls::join(e, "a", list, {.timeout = timeout});
+        } catch (const colls::error& x) {
+            return x;
+        }
+        return colls::error(errc::unsupported, "it has joined");
+    };
+    const auto step_until = [](auto over) {
+        for (const double end = seconds_now() + 30; !over() && seconds_now() < end;) usleep(100);
+    };
+    struct trial {
+        int position, size;
+        bool of_list;
+        const char* text;
+    };
+    for (const trial& t : {trial{0, 2, true, " has come as position 0 of the list, which is process"},
+             {1, 2, false, " has come as position 1 of the list, which is process"},
+             {1, 3, true, " has 3 handles, that of process"}, {70'000, 70'001, true, " has 70001 handles, that of"}}) {
+        colls::endpoint e = colls::endpoint::open(), other = colls::endpoint::open(), third = colls::endpoint::open();
+        const std::vector<std::string> list{e.handle(), other.handle()};
+        const endpoints::join_list l = endpoints::read_list(e.opened().own, "a", list);
+        endpoints::knock k{.group = endpoints::number_of_group("a"),
+            .list = l.in_order,
+            .set = l.set,
+            .position = t.position,
+            .size = t.size};
+        (t.of_list ? other : third).handle().copy(k.own, sizeof k.own - 1);
+        colls::error x(errc::unsupported, "");
+        std::thread leader([&] { x = ended(e, list, 25); });
+        endpoints::call_at call(l.at(0), k, "");
+        step_until([&] { return call.step() || call.over(); });
+        leader.join();
+        INFO(x.what());
+        CHECK(x.code() == errc::mismatch);
+        CHECK(says(x.what(), t.text));
+    }
+    {  // one that has accepted, and ends, is asked again
+        colls::endpoint e = colls::endpoint::open(), other = colls::endpoint::open();
+        colls::error x(errc::timeout, "");
+        std::thread leader([&] { x = ended(e, {e.handle(), other.handle()}, 25); });
+        int answered = 0;
+        step_until([&] {
+            other.opened().serve();
+            for (endpoints::visitor& v : std::exchange(other.opened().visitors, {})) {
+                rendezvous::reply a = rendezvous::refusal(errc::unsupported, 1, "the words");
+                if (answered++ == 0) a.what = rendezvous::verdict::accepted;
+                v.line.send(a, "");
+            }
+            return answered == 2;
+        });
+        leader.join();
+        INFO(x.what());
+        CHECK(answered == 2);
+        CHECK(x.code() == errc::unsupported);
+        CHECK(says(x.what(), "has refused: the words"));
+    }
+    colls::endpoint e = colls::endpoint::open();
+    std::vector<std::string> list{e.handle()};
+    for (int i = 0; i < 3; ++i)  // in a network that is not there
+        list.push_back(endpoints::handle{
+            1, rendezvous::random_bytes<endpoints::endpoint_name>(), 7, {address::of_v4(0xffffffff, 9)}}
+                .text());
+    const colls::error x = ended(e, list, 0.2);
+    INFO(x.what());
+    CHECK(x.code() == errc::timeout);
+    CHECK(x.peer() == 1);
+    CHECK(lacks(x.what(), {"it is not reached: 255.255.255.255:9: ", "; nor have 2 others: positions 2, 3"}) == "");
 }
 
 TEST_CASE("join: an endpoint listens at the interface that is named, or at all", "[elastic]") {
@@ -395,6 +514,29 @@ TEST_CASE("join: an endpoint listens at the interface that is named, or at all",
         CHECK(wait_for(fd.get(), POLLOUT, seconds_now() + 5));
         CHECK(connected(fd.get()) == 0);
     }
+    // Where there is no network, on loopback.
+    support::common<int> listens;
+    const pid_t child = fork();
+    if (child == 0) {
+        ifreq lo{};
+        std::strcpy(lo.ifr_name, "lo");
+        lo.ifr_flags = IFF_UP | IFF_RUNNING;
+        *listens = 2;  // another network is not allowed
+        if (unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0) {
+            const descriptor there(socket(AF_INET, SOCK_DGRAM, 0));
+            *listens = 0;
+            if (ioctl(there.get(), SIOCSIFFLAGS, &lo) == 0) try {
+                    const colls::endpoint alone = colls::endpoint::open();
+                    const std::vector<address> only = places(alone);
+                    const descriptor fd = only.size() == 1 ? start_connect(only[0]) : descriptor();
+                    *listens = fd && host_text(only[0]) == "127.0.0.1" &&
+                               wait_for(fd.get(), POLLOUT, seconds_now() + 5) && connected(fd.get()) == 0;
+                } catch (const colls::error&) {}
+        }
+        _exit(0);
+    }
+    waitpid(child, nullptr, 0);
+    CHECK(*listens != 0);
 }
 
 TEST_CASE("join: a handle of a process that has ended is named at once, wherever it is in the list", "[elastic]") {

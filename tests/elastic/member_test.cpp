@@ -198,8 +198,11 @@ TEST_CASE("member: options and lists that cannot be are refused in words", "[ela
     CHECK(!moved.update(5));
     CHECK(moved.done_by_all() == 5);
     CHECK(moved.done_by_any() == 5);
-    moved.leave();
-    CHECK(moved.comm().size() == 0);
+    m = std::move(moved);
+    CHECK(m.epoch() == 1);
+    CHECK_THROWS_AS(moved.epoch(), colls::error);
+    m.leave();
+    CHECK(m.comm().size() == 0);
 }
 
 TEST_CASE("member: the error of founders names in printable words the one that is missing, whatever the digest",
@@ -552,6 +555,56 @@ TEST_CASE("member: what the store throws is the error of its member, and breaks 
                 expect(says(x.what(), "rank 0 cannot write the list of the members of 'job'"), x.what());
             }
             expect(door.read("job") == before && door.changes == 0, "the list");
+            p.all.step[1] = 1;
+        });
+        all.end_with_others();
+        all.wait();
+        for (int i = 0; i < 2; ++i) {
+            INFO(s.name << ": " << all.text(i));
+            CHECK(all.of(i).done == 1);
+            CHECK(all.of(i).code == 0);
+        }
+        std::filesystem::remove_all(name);
+    }
+}
+
+TEST_CASE("member: where the store has another list of the members by now, those of that one go on", "[elastic]") {
+    struct replaced final : colls::elastic::store {
+        replaced(const std::string& path, const std::string& other) : to(path), others(other) {}
+        std::string read(std::string_view key) override { return to.read(key); }
+        bool compare_and_set(std::string_view key, std::string_view expected, std::string_view value) override {
+            if (changes++ == 1) to.compare_and_set(key, to.read(key), others);
+            return to.compare_and_set(key, expected, value);
+        }
+        colls::elastic::folder to;
+        std::string others;
+        int changes = 0;
+    };
+    for (const shape& s : {shapes[0], shapes[1]}) {
+        std::string name = (std::filesystem::temp_directory_path() / "colls-elastic-XXXXXX").string();
+        REQUIRE(mkdtemp(name.data()) != nullptr);
+        processes all(2, s, [&](process& p) {
+            if (p.number == 0) {
+                replaced door(name, "9\n" + colls::endpoint::open().handle() + "\n");  // of a process that has ended
+                member m(std::move(p.own), door, "job");
+                p.all.step[0] = 1;
+                try {
+                    for (const double until = colls::detail::seconds_now() + 30; colls::detail::seconds_now() < until;)
+                        m.update(), usleep(200);
+                    expect(false, "its list is in the store, or nobody has come");
+                } catch (const colls::error& x) {
+                    expect(x.code() == errc::peer_failed && m.comm().size() == 2, x.what());
+                    expect(
+                        says(x.what(), "the store has another list of the members of 'job': others go on"), x.what());
+                }
+                return process::wait(p.all.step[1], 1);
+            }
+            process::wait(p.all.step[0], 1);
+            colls::elastic::folder door(name);
+            const std::string own = p.handle(1);
+            member m(std::move(p.own), door, "job");  // refused likewise, it comes to the other list, and replaces it
+            expect(m.epoch() == 10 && m.comm().size() == 1, "it has founded another group");
+            expect(door.read("job") == "10\n" + own + "\n", "the list");
             p.all.step[1] = 1;
         });
         all.end_with_others();

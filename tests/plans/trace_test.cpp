@@ -7,12 +7,14 @@
 #include <colls/transports/threads.hpp>
 
 #include <colls/detail/support/host.hpp>
+#include <colls/files/detail/call_tracer.hpp>
 
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <regex>
@@ -285,4 +287,30 @@ TEST_CASE("trace: where the file cannot grow, it has whole events or is not ther
     INFO(all_of(said));
     REQUIRE(said.size() == 1);
     CHECK(said[0].find("the file is removed") != std::string::npos);
+}
+
+TEST_CASE("trace: the file's name has host and process before its extension, if it has one", "[trace]") {
+    const test_folder folder;
+    const std::string inserted = "." + std::string(colls::detail::host_name().text) + "." + std::to_string(getpid());
+    fs::create_directories(folder.path / "b.d");
+    const fs::path before = fs::current_path();
+    fs::current_path(folder.path);
+    for (const auto& [asked, stem, extension] :
+        {std::array{"a", "a", ""}, {"a.x.json", "a.x", ".json"}, {"b.d/c", "b.d/c", ""}, {"b.d/c.y", "b.d/c", ".y"}})
+        for (const bool absolute : {false, true}) {
+            const std::string path = absolute ? (folder.path / asked).string() : asked;
+            const fs::path at = stem + inserted + extension;
+            INFO(path);
+            fs::remove(at);
+            colls::detail::trace_file file;
+            file.add(path.c_str(), "");
+            CHECK(contents_of(at) == "");
+            file.add(path.c_str(), "{1},\n");
+            CHECK(contents_of(at) == "[\n{1}\n]\n");
+            file.add(path.c_str(), "");
+            file.add(path.c_str(), "{2},\n{3},\n");
+            CHECK(contents_of(at) == "[\n{1},\n{2},\n{3}\n]\n");
+        }
+    fs::current_path(before);
+    CHECK(colls::detail::quotable("a\"b\\c\x1f ~") == "a?b?c? ~");
 }

@@ -13,6 +13,7 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -58,7 +59,12 @@ const file_of tuned(
     "schedule all_reduce 3 4096 ring\n"
     "schedule all_reduce 3 65536 tree\n"
     "schedule all_reduce 3 4194304 automatic\n"
+    "schedule all_gather 3 0 bruck\n"
     "schedule all_gather 3 0 circulant\n"
+    "gpu_schedule all_gather 3 0 ring\n"
+    "schedule broadcast 3 1000000 tree\n"
+    "schedule reduce 3 0 eager\n"
+    "gpu_links 3e-6 2e-11 4e-6 5e-11\n"
     "  \n");
 const bool is_set = setenv("COLLS_TUNE", tuned.path(), 1) == 0;
 
@@ -92,6 +98,11 @@ TEST_CASE("COLLS_TUNE: figures and choices of the file are taken, and explain sa
     CHECK_FALSE(support::says(text_beyond, "by COLLS_TUNE"));
     CHECK(gathered == "circulant");
     CHECK(other == "direct");
+    REQUIRE(detail::tuned_gpu_links() != nullptr);
+    for (const int i : {0, 1, 2, 3})
+        CHECK(detail::tuned_gpu_links()[i] == std::array{3e-6, 2e-11, 4e-6, 5e-11}[static_cast<std::size_t>(i)]);
+    CHECK(std::string_view(detail::tuned_for(collective::all_gather, 3, 64, true).name) == "ring");
+    CHECK(std::string_view(detail::tuned_for(collective::reduce, 3, 64, false).name) == "eager");
     CHECK(support::says(text, std::string("by COLLS_TUNE: ") + tuned.path()));
 }
 
@@ -101,7 +112,11 @@ TEST_CASE("COLLS_TUNE: a file that cannot be read so is refused by line", "[tuni
     CHECK(support::says(refusal_of("machine 1e-7 1e-10 1e-10 0 7\n"), "line 1: machine takes four numbers"));
     CHECK(support::says(refusal_of("machine 1e-7 -1e-10 1e-10 0\n"), "from 0 to less than 1"));
     CHECK(support::says(refusal_of("machine nan 1e-10 1e-10 0\n"), "from 0 to less than 1"));
-    CHECK(support::says(refusal_of("machine 0 1e-10 1e-10 0\n"), "above 0"));
+    CHECK(refusal_of("machine 0.99 0.99 0.99 0\nschedule all_reduce 1 0 eager\n") == "no error");
+    for (const char* const four : {"1 1e-10 1e-10 0", "1e-7 1 1e-10 0", "1e-7 1e-10 1 0", "1e-7 1e-10 1e-10 1"})
+        CHECK(support::says(refusal_of(std::string("machine ") + four + "\n"), "from 0 to less than 1"));
+    for (const char* const four : {"0 1e-10 1e-10 0", "1e-7 0 1e-10 0", "1e-7 1e-10 0 0"})
+        CHECK(support::says(refusal_of(std::string("machine ") + four + "\n"), "are above 0"));
     CHECK(support::says(refusal_of("schedule all_reduce 2 0\n"), "line 1: schedule takes"));
     CHECK(support::says(refusal_of("schedule all_reduce 0 0 ring\n"), "1 rank or more"));
     CHECK(support::says(refusal_of("schedule all_reduce 2 -1 ring\n"), "0 bytes or more"));
@@ -109,6 +124,8 @@ TEST_CASE("COLLS_TUNE: a file that cannot be read so is refused by line", "[tuni
     CHECK(support::says(refusal_of("schedule all_reduce 2 0 rong\n"), "rong is none of: automatic, eager, "));
     CHECK(support::says(refusal_of("gpu_links 1e-6 1e-11 2e-6\n"), "gpu_links takes four numbers"));
     CHECK(support::says(refusal_of("gpu_links 1e-6 0 2e-6 1e-11\n"), "above 0 and below 1"));
+    CHECK(support::says(refusal_of("gpu_links 1e-6 1e-11 2e-6 1\n"), "above 0 and below 1"));
+    CHECK(refusal_of("gpu_links 0.9 1e-11 2e-6 0.9\n") == "no error");
     CHECK(support::says(refusal_of("gpu_schedule all_gather 2\n"), "takes a collective, a number of ranks"));
     CHECK(support::says(refusal_of("gpu_schedule all_gathr 2 0 ring\n"), "all_gathr is not a collective"));
     CHECK(support::says(

@@ -5,8 +5,10 @@
 
 #include <colls/cards/detail/nearest_card.hpp>
 
+#include <fstream>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -153,6 +155,38 @@ TEST_CASE("nearest card: by the cores of its NUMA node", "[cards]") {
     CHECK(near("0-3") == names{"mlx5_0", "0000:20:00.0"});
     CHECK(near("5") == cards);
     CHECK(near("") == cards);
+    // As many as the type has, of a list that ends with anything.
+    const auto in = [](const char* list) {
+        const cpu_set_t all = colls::detail::rdma::cores_of_list(std::istringstream(list));
+        return std::pair(CPU_COUNT(&all), CPU_ISSET(CPU_SETSIZE - 1, &all) != 0);
+    };
+    CHECK(in("1020-70000") == std::pair(4, true));
+    CHECK(in("1024,1023") == std::pair(1, true));
+    CHECK(in("2-1,5\n") == std::pair(1, false));
+    CHECK(in("3;1023") == std::pair(1, false));
+}
+
+TEST_CASE("nearest card: GPUs are controllers for graphics or computing, of NVIDIA", "[cards]") {
+    made_tree t;
+    const auto with_class = [&](const char* address, const char* is) {
+        t.gpu("pci0000:10", address, 0);
+        std::ofstream(t.root() + "/bus/pci/devices/" + address + "/class") << is << "\n";
+    };
+    with_class("0000:10:04.0", "0x030200");
+    with_class("0000:10:03.0", "0x030000");
+    with_class("0000:10:02.0", "0x040300");  // its sound
+    with_class("0000:10:01.0", "0x068000");  // a switch of NVLink
+    t.gpu("pci0000:10", "0000:10:05.0", 0, "0x1002");
+    std::ofstream(t.root() + "/bus/pci/devices/.hidden") << "x";
+    CHECK(t.tree().gpus() == names{"0000:10:03.0", "0000:10:04.0"});
+    CHECK(pci_tree("/nowhere").gpus().empty());
+    // Two devices of which one is a bridge of the other one's way.
+    const std::string up = "/x/pci0000:10/0000:10:01.0", below = up + "/0000:11:00.0";
+    CHECK(t.tree().between(up, below).kind == pci_distance::same_switch);
+    CHECK(t.tree().between(up, below).bridges == 1);
+    CHECK(t.tree().between(below, up).bridges == 1);
+    CHECK(t.tree().between(below, below).bridges == 0);
+    CHECK(t.tree().between(below, below) < t.tree().between(up, below));
 }
 
 TEST_CASE("COLLS_VERBS_DEVICE: names, patterns and what is excluded", "[cards]") {

@@ -23,23 +23,16 @@ class admission {
 public:
     enum class next { vote, confirm, settle, stay, spread, go_over, go_over_and_shrink, fail };
 
-    next joined() const { return next::vote; }
     next voted(bool formed) {
         decided_ = formed;
         return formed ? next::confirm : next::stay;
     }
-    next vote_failed() const { return next::settle; }
-    next confirmed() const { return next::go_over; }
-    next confirm_failed() const { return next::settle; }
     /// What this member tells the others of S.
     bool has_decided() const { return decided_; }
     next settled(bool one_has_decided) {
         decided_ = one_has_decided;
         return one_has_decided ? next::spread : next::stay;
     }
-    next spread() const { return next::go_over_and_shrink; }
-    /// In spread, or in what settle tells. The shrink comes first again.
-    next settle_failed() const { return next::settle; }
     /// The shrink of S was refused, since too few of S are left there.
     next no_majority() const { return decided_ ? next::go_over_and_shrink : next::fail; }
 

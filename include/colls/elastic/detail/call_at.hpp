@@ -106,8 +106,8 @@ private:
             if (!c) return {};
             a.line.host = c->once, a.line.guest = knock_.once = random_bytes<nonce>();
             a.line.in.clear();
-            if (send_record(*a.line.socket, sealed(knock_, token_, a.line.host, a.line.guest), 0) != 0)
-                return fail(a, ECONNRESET), std::nullopt;
+            send_record(
+                *a.line.socket, sealed(knock_, token_, a.line.host, a.line.guest), 0);  // `read` finds a failure
             a.stage = attempt::knocked;
         }
         const auto read = a.line.read(reply::bytes);

@@ -94,30 +94,21 @@ struct endpoint::state {
     auto s = std::make_unique<state>();
     std::string given(how.interface_name);
     if (const char* const set = variable("COLLS_INTERFACE"); given.empty() && set) given = set;
-    descriptor fd;
-    address at;
     std::vector<address> reached;
-    if (!given.empty()) {
-        at = interface_address(given, AF_INET);
-        reached.push_back(at);
-        fd = listen_at(at);
-    } else {
-        for (const int family : {AF_INET, AF_INET6})
-            if (at = outward_address(family); !at.is_loopback()) break;
-        if (at.is_loopback()) {
-            fd = listen_on_loopback();
-            reached.push_back(local_address(fd.get()));
-        } else {
-            for (const network_interface& i : network_interfaces())
-                if (i.at.family() == at.family() && !i.at.is_loopback() && !is_link_local(i.at) &&
-                    reached.size() < handle::most_addresses)
-                    reached.push_back(i.at);
-            fd = listen_at(address::everywhere(at.family(), 0));
-        }
-    }
+    if (!given.empty()) reached.push_back(interface_address(given, AF_INET));
+    for (const int family : {AF_INET, AF_INET6})
+        for (const network_interface& i : network_interfaces())
+            if (given.empty() && i.at.family() == family && !i.at.is_loopback() && !is_link_local(i.at) &&
+                reached.size() < handle::most_addresses && (reached.empty() || reached[0].family() == family))
+                reached.push_back(i.at);
+    descriptor fd = reached.empty() ? listen_on_loopback()
+                    : given.empty() ? listen_at(address::everywhere(reached[0].family(), 0))
+                                    : listen_at(reached[0]);
     if (!fd)
         throw error(is_exhausted(errno) ? errc::unsupported : errc::invalid_argument,
-            error_text() << "colls: endpoint: cannot listen at " << host_text(at) << ": " << system_text(errno));
+            error_text() << "colls: endpoint: cannot listen at "
+                         << (reached.empty() ? "loopback" : host_text(reached[0])) << ": " << system_text(errno));
+    if (reached.empty()) reached.push_back(local_address(fd.get()));
     const int port = port_of(fd.get());
     for (address& a : reached) a.set_port(port);
     s->own = {rendezvous::host_identity(), rendezvous::random_bytes<endpoint_name>(), getpid(), std::move(reached)};

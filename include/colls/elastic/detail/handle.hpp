@@ -42,7 +42,7 @@ struct handle {
         std::snprintf(host_digits, sizeof host_digits, "%016llx", static_cast<unsigned long long>(host));
         std::string s(version);
         s.append("/").append(host_digits).append("/").append(text_of(name));
-        s.append("/").append(std::to_string(pid)).append("/").append(std::to_string(at.empty() ? 0 : at[0].port()));
+        s.append("/").append(std::to_string(pid)).append("/").append(std::to_string(at[0].port()));
         for (std::size_t i = 0; i < at.size(); ++i) s.append(i == 0 ? "/" : ",").append(host_text(at[i]));
         return s;
     }

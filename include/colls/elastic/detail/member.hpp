@@ -292,19 +292,17 @@ private:
                         detail::error_text() << "colls: elastic: rank 0 cannot write the list of the members of '"
                                              << name << "': its store fails",
                         comm.rank(), 0);
-                if (lost != 0) refuse_record();
+                if (lost != 0)
+                    throw error(errc::peer_failed,
+                        detail::error_text() << "colls: elastic: the store has another list of the members of '" << name
+                                             << "': others go on without this one, which may knock again",
+                        comm.rank());
                 if (door) records = {records.back()};
                 return;
             } catch (const error& x) {
                 if (refused || !may_shrink(x)) throw;
                 change(true, false);
             }
-    }
-    [[noreturn, gnu::cold]] void refuse_record() {
-        throw error(errc::peer_failed,
-            detail::error_text() << "colls: elastic: the store has another list of the members of '" << name
-                                 << "': others go on without this one, which may knock again",
-            comm.rank());
     }
     /// One change, with what it takes to come to its end. `broken`: the group has to be shrunk first.
     [[gnu::cold]] void change(bool broken, bool leaves) {

@@ -111,7 +111,6 @@ public:
 
     std::string name(int i) const override { return list_.name(i); }
     [[gnu::cold]] void tell(errc code, int about, std::string_view why) override {
-        if (told()) return;
         e_.last = said_.group, e_.last_end = why.substr(0, 160), e_.last_about = about;
         // Those that have not come, and wait, are told, too.
         for (visitor& v : take_visitors()) v.line.send(rendezvous::refusal(code, about, why), e_.token);
@@ -191,14 +190,13 @@ private:
     }
     /// Throws where the visitor has another list for this group.
     [[gnu::cold]] void check_list(visitor& v) {
-        if (v.said.list == list_.in_order) return;
+        if (v.said.list == list_.in_order && v.said.size == list_.size()) return;
         error_text text;
         text << "the lists differ: that of " << v.own.place();
         if (v.said.set == list_.set && v.said.size == list_.size())
             text << " has the same handles as that of " << list_.at(own()).place() << ", in another order";
         else
-            text << " has " << v.said.size << (v.said.size == 1 ? " handle" : " handles") << ", that of "
-                 << list_.at(own()).place() << " has " << list_.size()
+            text << " has " << v.said.size << " handles, that of " << list_.at(own()).place() << " has " << list_.size()
                  << (v.said.size == list_.size() ? " others" : "");
         text << ": all must call join with the same list";
         v.line.send(rendezvous::refusal(errc::mismatch, none, text.text()), e_.token);
@@ -245,7 +243,7 @@ private:
             text << (w.call->reached() ? "its endpoint is there, but has it called join with this uuid and list?"
                                        : "it is not reached: ");
         if (w.call && !w.call->reached()) text << w.call->why();
-        if (count > 1) text << "; nor have " << count - 1 << " others: " << names_missing();
+        if (count > 1) text << "; nor have " << count - 1 << " others: " << names_missing(first);
         if (!e_.refused.empty()) text << ". Refused: " << e_.refused;
         fail(errc::timeout, first, text);
     }
@@ -254,8 +252,8 @@ private:
             if (!line(i).socket) return i;
         return none;
     }
-    std::string names_missing() const {
-        return names_of("position", list_.size(), [&](int i) { return i > 0 && !line(i).socket; });
+    std::string names_missing(int after = 0) const {
+        return names_of("position", list_.size(), [&](int i) { return i > after && !line(i).socket; });
     }
 
     // The others.

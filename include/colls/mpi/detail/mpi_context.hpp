@@ -19,6 +19,13 @@ inline bool mpi_runs() {
     return initialised != 0 && finalised == 0;
 }
 
+inline int mpi_highest_tag() {
+    int* highest = nullptr;
+    int known = 0;
+    PMPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &highest, &known);
+    return known != 0 ? *highest : 32767;  // the least that MPI promises
+}
+
 /// Freed with its last user, unless a peer may still send something over it.
 class mpi_context {
 public:

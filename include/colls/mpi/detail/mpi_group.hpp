@@ -48,10 +48,7 @@ public:
         return member_of(std::make_shared<mpi_context>(context_), figures_, crowded, true, number);
     }
     bool has_tags_beside(int number) const {
-        int* highest = nullptr;
-        int known = 0;
-        PMPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &highest, &known);
-        return known != 0 && first_beside + 2 * number + 1 <= colls::detail::mpi_transport::highest_number(*highest);
+        return colls::detail::mpi_transport::has_tags(first_beside + 2 * number + 1);
     }
 
     /// The place of the new spare group.

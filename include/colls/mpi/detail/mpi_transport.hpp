@@ -35,8 +35,8 @@ public:
     static constexpr std::size_t packed_bytes = 8 << 10;  ///< a message of up to this many bytes is copied
     static constexpr std::size_t part_bytes = mpi_payload::part_bytes;
 
-    /// Where MPI takes tags up to `highest_tag`.
-    static int highest_number(int highest_tag) { return highest_tag / 3 - 1; }
+    /// Whether MPI takes the tags of that number.
+    static bool has_tags(int number) { return number < mpi_highest_tag() / 3; }
     /// `number`, 0 or more, differs for each transport of a communicator, and is the same on all ranks: the transport
     /// uses the tags 3 * number to 3 * number + 2. Throws std::bad_alloc.
     mpi_transport(std::shared_ptr<mpi_context> context, int number)

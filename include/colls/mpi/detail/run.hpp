@@ -56,12 +56,7 @@ COLLS_INLINE void make_progress(void*) {
     if (!colls::detail::mpi_runs()) return;
     // A probe on all ranks, since MPICH probes MPI_COMM_SELF without progress; for the highest tag, since a probe that
     // finds a message makes no progress either.
-    static const int unused_tag = [] {
-        int* highest = nullptr;
-        int known = 0;
-        PMPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &highest, &known);
-        return known != 0 ? *highest : 32767;
-    }();
+    static const int unused_tag = colls::detail::mpi_highest_tag();
     int there = 0;
     PMPI_Iprobe(MPI_ANY_SOURCE, unused_tag, MPI_COMM_WORLD, &there, MPI_STATUS_IGNORE);
 }

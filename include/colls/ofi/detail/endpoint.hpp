@@ -194,7 +194,6 @@ public:
             into[0] = {nullptr, 0, static_cast<int>(n)};
         return 1;
     }
-    const provider& of() const { return *of_; }
 
 private:
     struct block {

@@ -193,7 +193,6 @@ public:
 protected:
     ~star_exchange() override = default;
     bool leads() const { return own_ == 0; }
-    bool told() const { return told_; }
     [[noreturn, gnu::cold]] void stop(errc code, int about, const error_text& why) {
         over_.emplace(error_of(code, about, why));
         throw *over_;
