@@ -385,7 +385,7 @@ TEST_CASE("join: an endpoint answers those alone that it can mean, and keeps the
     CHECK(own.has_used(number(kept)));
     CHECK(own.used.size() == kept / 2 + 1);
 
-    // Of too many that wait the first one goes.
+    // Where too many wait the first one goes.
     rlimit files{}, before{};
     REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
     files = {before.rlim_max, before.rlim_max};

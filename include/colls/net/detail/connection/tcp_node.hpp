@@ -44,11 +44,9 @@ public:
 
 private:
     open_sockets() {
-        pthread_atfork(nullptr, nullptr, [] { all().close_in_child(); });
-    }
-    void close_in_child() {
-        for (watched_socket* const s : all_) s->fd.close();
-        all_.clear();
+        pthread_atfork(nullptr, nullptr, [] {
+            for (watched_socket* const s : all().all_) s->fd.close();
+        });
     }
 
     std::vector<watched_socket*> all_;
