@@ -2,18 +2,22 @@
 // whatever bytes.
 #include "../catch.hpp"
 #include "../support/launch.hpp"
+#include "../support/ports.hpp"
 #include "../support/random.hpp"
+#include "../support/raw_socket.hpp"
 #include "../support/says.hpp"
 
 #include <colls/detail/group/wait_site.hpp>
 #include <colls/status/detail/door.hpp>
 #include <colls/status/detail/own_record.hpp>
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <csignal>
 #include <cstring>
@@ -58,8 +62,8 @@ TEST_CASE("what is read of a group is of one group, while others are made and dr
     std::size_t parts = 0, whole = 0, several = 0;
     const double until = seconds_now() + 60;  // for ranks that have hardly run meanwhile
     for (int look = 0;
-        (look < 20'000 && (look < 2'000 || parts < 1'000)) || ((parts == 0 || whole == 0) && seconds_now() < until);
-        ++look) {
+         (look < 20'000 && (look < 2'000 || parts < 1'000)) || ((parts == 0 || whole == 0) && seconds_now() < until);
+         ++look) {
         std::vector<seen_rank> all;
         try {
             all = ranks_of_process(getpid());
@@ -442,6 +446,62 @@ TEST_CASE("a question travels as each version of the library reads it") {
         CHECK(std::to_integer<std::size_t>(bytes[rendezvous::prefix_bytes + i]) == wanted);
     }
     CHECK(rendezvous::parse<inquiry>(bytes)->form == q.form);
+}
+
+TEST_CASE("where COLLS_STATUS cannot listen a process says so once and tries again; it answers no other version") {
+    const support::claimed_ports ports;
+    descriptor other = listen_at(address::loopback(AF_INET, ports.first()));
+    REQUIRE(other);
+    take_status().reset();  // a child has a copy of this process's record
+    int said[2];
+    REQUIRE(pipe2(said, O_CLOEXEC) == 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        other.close();  // it would listen for the child, too
+        dup2(said[1], 2);
+        answering({"127.0.0.1", ports.first()}, "a token").run();
+    }
+    close(said[1]);
+    const descriptor words(said[0]);
+    char line[500] = {};
+    CHECK(::read(words.get(), line, sizeof line - 1) > 0);
+    const std::string place = "127.0.0.1:" + std::to_string(ports.first());
+    CHECK(support::says(line, "cannot listen at COLLS_STATUS=" + place + ": Address already in use; trying again"));
+    usleep(1'200'000);  // it has tried again, in vain
+    other.close();
+    const double end = seconds_now() + 30;
+    const auto answer = [&](std::uint32_t form) {
+        descriptor fd;
+        for (bool there = false; !there && seconds_now() < end; usleep(1000)) {
+            fd = start_connect(address::loopback(AF_INET, ports.first()));
+            there = fd && wait_for(fd.get(), POLLOUT, end) && connected(fd.get()) == 0;
+        }
+        std::array<std::byte, rendezvous::challenge::bytes> first;
+        REQUIRE(support::receive_all(fd.get(), first.data(), first.size(), end) == 0);
+        const auto host = rendezvous::parse<rendezvous::challenge>(first);
+        REQUIRE(host);
+        inquiry q{.form = form};
+        q.once = rendezvous::random_bytes<rendezvous::nonce>();
+        const auto asks = rendezvous::sealed(q, "a token", host->once, q.once);
+        REQUIRE(support::send_all(fd.get(), asks.data(), asks.size(), end) == 0);
+        std::array<std::byte, rendezvous::reply::bytes> reply;
+        REQUIRE(support::receive_all(fd.get(), reply.data(), reply.size(), end) == 0);
+        const auto a = rendezvous::parse<rendezvous::reply>(reply);
+        REQUIRE(a);
+        CHECK(same(a->proof, rendezvous::prove("a token", host->once, q.once, reply)));
+        CHECK(a->what == rendezvous::verdict::failed);
+        return std::pair(rendezvous::code_of(*a), std::string(a->text));
+    };
+    for (const std::uint32_t form : {format - 1, format + 1})
+        CHECK(answer(form) ==
+              std::pair(colls::errc::mismatch, std::string("the two are of different versions of colls")));
+    CHECK(answer(format) == std::pair(colls::errc::invalid_argument,
+                                "process " + std::to_string(child) +
+                                    " shows no group of colls: it has made none yet, uses an earlier version, or "
+                                    "cannot make files in memory (memfd_create, ulimit -f)"));
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    CHECK(::read(words.get(), line, sizeof line) == 0);
 }
 
 TEST_CASE("groups beyond the places of a record, and without a record, work and are not shown") {
