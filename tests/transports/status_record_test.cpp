@@ -62,8 +62,8 @@ TEST_CASE("what is read of a group is of one group, while others are made and dr
     std::size_t parts = 0, whole = 0, several = 0;
     const double until = seconds_now() + 60;  // for ranks that have hardly run meanwhile
     for (int look = 0;
-         (look < 20'000 && (look < 2'000 || parts < 1'000)) || ((parts == 0 || whole == 0) && seconds_now() < until);
-         ++look) {
+        (look < 20'000 && (look < 2'000 || parts < 1'000)) || ((parts == 0 || whole == 0) && seconds_now() < until);
+        ++look) {
         std::vector<seen_rank> all;
         try {
             all = ranks_of_process(getpid());
