@@ -147,8 +147,11 @@ private:
                 case arrival::held:
                     return;
                 case arrival::welcome:
-                    if constexpr (requires { s.welcomed; }) s.welcomed = true;
-                    continue;
+                    if constexpr (requires { s.welcomed; }) {
+                        s.welcomed = true;
+                        continue;
+                    }
+                    [[fallthrough]];
                 case arrival::garbage:
                     return self().end_by_garbage(s);
             }
