@@ -83,7 +83,7 @@ public:
     /// Afterwards the device reads and writes none of this rank's memory for it. May take long.
     virtual ~queue() = default;
     /// The same, without waiting for what else the device has to do. Only the destructor may be called afterwards.
-    virtual void stop() noexcept = 0;
+    virtual void stop() noexcept {}
     virtual queue_limits limits() const = 0;
     virtual queue_name name() const = 0;
     virtual const char* connect(const queue_name& peer) = 0;
