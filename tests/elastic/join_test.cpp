@@ -480,9 +480,8 @@ TEST_CASE("join: what no process of the list says, and where none is reached, is
     colls::endpoint e = colls::endpoint::open();
     std::vector<std::string> list{e.handle()};
     for (int i = 0; i < 3; ++i)  // in a network that is not there
-        list.push_back(endpoints::handle{
-            1, rendezvous::random_bytes<endpoints::endpoint_name>(), 7, {address::of_v4(0xffffffff, 9)}}
-                .text());
+        list.push_back(
+            endpoints::handle{1, random_bytes<endpoints::endpoint_name>(), 7, {address::of_v4(0xffffffff, 9)}}.text());
     const colls::error x = ended(e, list, 0.2);
     INFO(x.what());
     CHECK(x.code() == errc::timeout);

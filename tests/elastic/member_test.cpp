@@ -218,7 +218,7 @@ TEST_CASE("member: the error of founders names in printable words the one that i
         return std::find(d.begin(), d.begin() + 16, std::byte{0}) != d.begin() + 16;
     };
     while (!has_zero()) {
-        gone.name = rendezvous::random_bytes<endpoints::endpoint_name>();
+        gone.name = random_bytes<endpoints::endpoint_name>();
         list[1] = gone.text();
     }
     const auto check = [](const char* opening, auto f) {

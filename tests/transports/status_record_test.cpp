@@ -481,7 +481,7 @@ TEST_CASE("where COLLS_STATUS cannot listen a process says so once and tries aga
         const auto host = rendezvous::parse<rendezvous::challenge>(first);
         REQUIRE(host);
         inquiry q{.form = form};
-        q.once = rendezvous::random_bytes<rendezvous::nonce>();
+        q.once = random_bytes<rendezvous::nonce>();
         const auto asks = rendezvous::sealed(q, "a token", host->once, q.once);
         REQUIRE(support::send_all(fd.get(), asks.data(), asks.size(), end) == 0);
         std::array<std::byte, rendezvous::reply::bytes> reply;

@@ -108,7 +108,7 @@ std::vector<seen_rank> ask(const std::string& target) {
     const char* const set = variable("COLLS_TOKEN");
     const std::string token = set ? set : "";
     inquiry q;
-    q.once = rendezvous::random_bytes<rendezvous::nonce>();
+    q.once = random_bytes<rendezvous::nonce>();
     std::array<std::byte, rendezvous::reply::bytes> bytes;
     const auto fail = [&](int error) {
         throw std::runtime_error(fmt::format("the program at {} does not answer: {}", target,

@@ -111,7 +111,7 @@ struct endpoint::state {
     if (reached.empty()) reached.push_back(local_address(fd.get()));
     const int port = port_of(fd.get());
     for (address& a : reached) a.set_port(port);
-    s->own = {rendezvous::host_identity(), rendezvous::random_bytes<endpoint_name>(), getpid(), std::move(reached)};
+    s->own = {rendezvous::host_identity(), random_bytes<endpoint_name>(), getpid(), std::move(reached)};
     s->text = s->own.text();
     if (const char* const secret = variable("COLLS_TOKEN")) s->token = secret;
     s->door = std::make_unique<door<knock>>(std::move(fd), s->token, "the process at " + text_of(s->own.at[0]));

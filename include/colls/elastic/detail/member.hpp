@@ -168,7 +168,7 @@ struct elastic::member::state {
         const std::uint64_t next = std::strtoull(known.c_str(), nullptr, 10) + 1;
         const std::vector<std::string> self{own.handle()};
         if (!door->compare_and_set(name, known, record_of(next, self))) return false;
-        comm = join(own, "alone " + std::to_string(detail::rendezvous::random_id()), self, {.timeout = how.timeout});
+        comm = join(own, "alone " + std::to_string(detail::random_id()), self, {.timeout = how.timeout});
         epoch = next, handles = came = self;
         is_new = false, is_member = true;
         records = {record_of(epoch, handles)};
@@ -383,7 +383,7 @@ private:
         mine.leaves = leaves;
         for (const detail::endpoints::visitor& v : own.opened().visitors) mine.knocks += v.said.size == 0;
         mine.done = done;
-        mine.random = detail::rendezvous::random_id();
+        mine.random = detail::random_id();
         std::vector<report> all(static_cast<std::size_t>(comm.size()));
         all_gather(comm, std::span(&mine, 1), all);
         const auto counts = [](const report& r) { return r.has_done != 0; };

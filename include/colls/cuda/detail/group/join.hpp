@@ -392,7 +392,7 @@ private:
             if (rank_ != 0) return;
             m->create(bytes, granule);
             file = v1::detail::descriptor(m->exported());
-            own_.socket = v1::detail::rendezvous::random_id();
+            own_.socket = v1::detail::random_id();
         }) && succeeds([&] {
             if (rank_ == 0)
                 v1::detail::hand_out(of(0).socket, std::array{file.get()}, n_ - 1, timeout, rank_, check);

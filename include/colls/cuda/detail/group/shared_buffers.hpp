@@ -346,7 +346,7 @@ inline void buffer_sharing::share_steps(const void* at, std::size_t bytes, std::
         own_.pieces = static_cast<std::uint32_t>(own.pieces.size());
         own_.files = static_cast<std::uint32_t>(files.size());
         own_.offset = own.offset;
-        own_.socket = v1::detail::rendezvous::random_id();
+        own_.socket = v1::detail::random_id();
     });
     agree();
     attempt([&] {

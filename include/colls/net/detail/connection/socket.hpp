@@ -216,7 +216,6 @@ inline bool wait_for(int fd, short events, double until) {
     }
 }
 
-namespace rendezvous {
 template <class T>
 T random_bytes() {
     T random;
@@ -228,7 +227,6 @@ inline std::uint64_t random_id() {
     for (;;)
         if (const auto id = random_bytes<std::uint64_t>(); id != 0) return id;
 }
-}  // namespace rendezvous
 
 /// The errno of a failed call on a non-blocking socket says that another attempt may succeed.
 inline bool may_try_again(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }

@@ -54,8 +54,8 @@ public:
             }
             exhausted_since_ = 0;
             const address from = remote_address(fd.get());
-            peer_line to{std::make_unique<own_socket>(std::move(fd), cover_of(false)),
-                rendezvous::random_bytes<rendezvous::nonce>()};
+            peer_line to{
+                std::make_unique<own_socket>(std::move(fd), cover_of(false)), random_bytes<rendezvous::nonce>()};
             const auto challenge = encode(rendezvous::challenge{.once = to.host});
             silent s{std::move(to), from, now};
             if (rendezvous::send_record(*s.line.socket, challenge, 0) == 0 || is_refused(s))

@@ -143,7 +143,7 @@ struct forming {
 [[gnu::cold]] inline void meet_members(forming& f, bool messages) {
     member_record own;
     own.host = rendezvous::host_identity();
-    own.group = rendezvous::random_id();
+    own.group = random_id();
     own.process = getpid();
     own.size = f.size;
     own.label = groups_made.fetch_add(1, std::memory_order_relaxed);

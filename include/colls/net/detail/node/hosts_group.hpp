@@ -178,7 +178,7 @@ public:
 
     /// A random number, divisible by 8: TCP tells groups apart by it and by the three numbers after it, the trunk of a
     /// world by the fourth, and its trial of RDMA by the fifth.
-    std::uint64_t create(int) override { return rendezvous::random_id() & ~std::uint64_t{7}; }
+    std::uint64_t create(int) override { return random_id() & ~std::uint64_t{7}; }
     extend::message_member join(const extend::message_formation& f) override {
         std::vector<int> members;
         for (const int m : f.members) members.push_back(members_[static_cast<std::size_t>(m)]);
