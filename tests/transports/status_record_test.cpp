@@ -463,10 +463,11 @@ TEST_CASE("where COLLS_STATUS cannot listen a process says so once and tries aga
     }
     close(said[1]);
     const descriptor words(said[0]);
-    char line[500] = {};
-    CHECK(::read(words.get(), line, sizeof line - 1) > 0);
+    char words_said[500] = {};
+    CHECK(::read(words.get(), words_said, sizeof words_said - 1) > 0);
     const std::string place = "127.0.0.1:" + std::to_string(ports.first());
-    CHECK(support::says(line, "cannot listen at COLLS_STATUS=" + place + ": Address already in use; trying again"));
+    CHECK(
+        support::says(words_said, "cannot listen at COLLS_STATUS=" + place + ": Address already in use; trying again"));
     usleep(1'200'000);  // it has tried again, in vain
     other.close();
     const double end = seconds_now() + 30;
@@ -501,7 +502,7 @@ TEST_CASE("where COLLS_STATUS cannot listen a process says so once and tries aga
                                     "cannot make files in memory (memfd_create, ulimit -f)"));
     kill(child, SIGKILL);
     waitpid(child, nullptr, 0);
-    CHECK(::read(words.get(), line, sizeof line) == 0);
+    CHECK(::read(words.get(), words_said, sizeof words_said) == 0);
 }
 
 TEST_CASE("groups beyond the places of a record, and without a record, work and are not shown") {
