@@ -397,23 +397,23 @@ TEST_CASE("join: an endpoint answers those alone that it can mean, and keeps the
     REQUIRE(setrlimit(RLIMIT_NOFILE, &files) == 0);
     int ends[2];
     REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
-    const descriptor quiet(ends[0]), kept_end(ends[1]);
+    const descriptor quiet(ends[0]), here(ends[1]);
     own.visitors.clear();
-    constexpr std::size_t most = colls::endpoint::state::most_waiting;
+    constexpr std::size_t most_visitors = colls::endpoint::state::most_waiting;
     const auto come = [&] {
-        descriptor fd(fcntl(kept_end.get(), F_DUPFD_CLOEXEC, 0));
+        descriptor fd(fcntl(here.get(), F_DUPFD_CLOEXEC, 0));
         REQUIRE(fd);
         own.visitors.push_back({{std::make_unique<own_socket>(std::move(fd)), {}, {}, {}}, {}, {}});
         own.visitors.back().own.pid = static_cast<int>(own.visitors.size());
     };
-    while (own.visitors.size() < most) come();
+    while (own.visitors.size() < most_visitors) come();
     own.serve();
-    CHECK(own.visitors.size() == most);
+    CHECK(own.visitors.size() == most_visitors);
     come();
     own.serve();
-    CHECK(own.visitors.size() == most);
+    CHECK(own.visitors.size() == most_visitors);
     CHECK(own.visitors.front().own.pid == 2);
-    CHECK(own.visitors.back().own.pid == static_cast<int>(most + 1));
+    CHECK(own.visitors.back().own.pid == static_cast<int>(most_visitors + 1));
     own.visitors.clear();
     REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0);
 }
